@@ -257,7 +257,10 @@ fn remedy(
     let delay = bottleneck.delay.as_ref().map(describe_delay);
     let text = match activity {
         MainActivity::Runs if has_small_calls && bottleneck.children.is_none() => {
-            format!("Fewer calls would help (see below){pipes}.")
+            format!(
+                "Fewer calls would help (see below){pipes}.{}",
+                more_time_text(bottleneck)
+            )
         }
         MainActivity::Runs if is_filled_by_children(bottleneck) => {
             let delay = delay.unwrap_or_else(|| UNKNOWN_DELAY.to_owned());
@@ -290,7 +293,8 @@ fn remedy(
         }
         MainActivity::WaitsForPipe => "See what is at the other end of that pipe.".to_owned(),
         MainActivity::WaitsFor(_)
-            if bottleneck.room == Room::Usual && shares.elsewhere >= MIN_ALL =>
+            if matches!(bottleneck.room, Room::Usual | Room::NeverFull)
+                && shares.elsewhere >= MIN_ALL =>
         {
             "The pipes are not the cause.".to_owned()
         }
@@ -386,12 +390,7 @@ fn faster_text(bottleneck: &Bottleneck, shares: &Shares, name: &str, pipes: &str
         "A"
     };
     let disk = if also_disk { " or a faster disk" } else { "" };
-    let delay = bottleneck.delay.as_ref().map_or(String::new(), |delay| {
-        format!(
-            " More processor time helps, too: {}.",
-            describe_delay(delay)
-        )
-    });
+    let delay = more_time_text(bottleneck);
     let outside = bottleneck.outside.unwrap_or(Outside::Other);
     let pause = format!(
         " So does less waiting: it waits for {} {} of the time.",
@@ -401,6 +400,16 @@ fn faster_text(bottleneck: &Bottleneck, shares: &Shares, name: &str, pipes: &str
     let pause = if pauses { &*pause } else { "" };
     let iowait = iowait.unwrap_or_default();
     format!("{only} faster {name}{disk} helps{pipes}.{pause}{delay}{iowait}")
+}
+
+/// That more processor time helps, too, if the stage often waits for it.
+fn more_time_text(bottleneck: &Bottleneck) -> String {
+    bottleneck.delay.as_ref().map_or(String::new(), |delay| {
+        format!(
+            " More processor time helps, too: {}.",
+            describe_delay(delay)
+        )
+    })
 }
 
 /// Whether the stages share all processors, and several children of the stage use most of them.

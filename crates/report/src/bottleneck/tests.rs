@@ -70,6 +70,23 @@ fn a_stage_that_mostly_waits_is_not_said_to_need_to_be_faster() {
     insta::assert_snapshot!([queued.join("\n"), disk, both, disk_too].join("\n"));
 }
 
+/// `grep --line-buffered | sed -u` beside two busy processes.
+#[test]
+fn a_stage_of_small_calls_that_waits_for_a_processor_needs_both() {
+    let mut bottleneck = fixtures::bottleneck(7, "sed", Shares::default());
+    (bottleneck.shares.runs, bottleneck.shares.queued) = (0.65, 0.35);
+    bottleneck.delay = Some(Delay::Others {
+        allowed: None,
+        processors: 1.3,
+    });
+    let text = describe_bottleneck(&bottleneck, true).remedy;
+    assert!(text.contains("Fewer calls would help"), "{text}");
+    assert!(
+        text.contains("More processor time helps, too: other processes use 1.3"),
+        "{text}"
+    );
+}
+
 #[test]
 fn children_are_named_with_what_they_do() {
     let children = |names: &[&str], shares: Shares| Children {
@@ -237,6 +254,24 @@ fn larger_pipes_are_not_excluded_for_a_stage_that_waits_for_a_processor() {
     // Threads of it wait while another one runs.
     let others = queued(0.05, 0.58);
     assert!(others.contains("A faster tr helps."), "{others}");
+}
+
+#[test]
+fn pipes_that_are_never_full_are_no_cause() {
+    let waits = text(|bottleneck| {
+        bottleneck.shares.elsewhere = 1.0;
+        bottleneck.outside = Some(Outside::Timer);
+        bottleneck.room = Room::NeverFull;
+    });
+    assert!(waits.contains("The pipes are not the cause."), "{waits}");
+    let starved = |room: Room| {
+        text(|bottleneck| {
+            (bottleneck.shares.runs, bottleneck.waits) = (0.8, 0.2);
+            bottleneck.room = room;
+        })
+    };
+    assert!(starved(Room::Usual).contains("A larger pipe may help"));
+    assert!(!starved(Room::NeverFull).contains("arger pipe"));
 }
 
 #[test]
