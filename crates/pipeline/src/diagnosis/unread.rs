@@ -160,7 +160,12 @@ fn takes_in_order(process: &Observed) -> bool {
     let has_read = process
         .io
         .is_some_and(|io| io.reads > 0 && io.read_bytes > 0);
-    has_read && process.threads.len() == 1 && process.polled.is_empty()
+    has_read && waits_on_one(process)
+}
+
+/// Whether a process can wait on one link at a time only.
+fn waits_on_one(process: &Observed) -> bool {
+    process.threads.len() == 1 && process.polled.is_empty()
 }
 
 /// Whether a process waits in a read of another input first, as comm, awk and `grep -f` do with two process
@@ -175,11 +180,10 @@ fn comes_later(
     let [on] = &process.on[..] else {
         return false;
     };
-    let is_in_read = process.threads.len() == 1 && process.polled.is_empty();
     let is_other = on.side == LinkSide::Input && on.pipe != unread && on.share >= MIN_BLOCKED;
     let is_error = descriptor(writer, unread, LinkSide::Room) == Some(2);
     let mut others = observation.holders(on.pipe, LinkSide::Room);
-    is_in_read && is_other && !is_error && {
+    waits_on_one(process) && is_other && !is_error && {
         let pair = [process, writer].map(|process| process.process.id.pid);
         others.any(|other| !other.has_ended && !waits_for_one(observation, other, pair))
     }

@@ -129,8 +129,8 @@ fn own_load(observation: &Observation, stages: &[&Observed]) -> f64 {
     let parents = all().filter(|process| parents.contains(&process.process.id.pid));
     own + parents
         .map(|parent| {
-            let all = per_s(parent, parent.children_ran_s);
-            (all - load_of_children(&family, parent, window)).max(0.0)
+            let started = per_s(parent, parent.children_ran_s);
+            (started - load_of_children(&family, parent, window)).max(0.0)
         })
         .sum::<f64>()
 }

@@ -6,6 +6,7 @@ use super::Candidate;
 use crate::graph::LinkSide;
 use crate::observe::{Observation, ObservedLink};
 use crate::proc::LinkId;
+use crate::sample::OnLink;
 
 /// A read that takes this share of what a pipe can hold takes all there is.
 const MIN_EMPTIED: f64 = 0.9;
@@ -13,7 +14,6 @@ const MIN_EMPTIED: f64 = 0.9;
 const MIN_READS_PER_S: f64 = 5_000.0;
 /// A stage that waits on pipes for this share of the time gains if it has to wait less often.
 const MIN_WAITS: f64 = 0.05;
-
 /// A pipe that is filled to a larger share on average may be full at times.
 const MAX_FILL: f64 = 0.1;
 
@@ -62,9 +62,7 @@ pub(super) fn room(observation: &Observation, candidate: &Candidate<'_>) -> Room
                 Some(capacity) => Room::Emptied { capacity },
                 // How much each read takes can't be seen of a splice, nor of children.
                 None if reads_unseen(observation, candidate) => Room::Unknown,
-                None if next
-                    .iter()
-                    .flatten()
+                None if !next.is_empty() && { next.iter().flatten() }
                     .all(|pipe| is_never_full(observation, pipe)) =>
                 {
                     Room::NeverFull
@@ -78,9 +76,11 @@ pub(super) fn room(observation: &Observation, candidate: &Candidate<'_>) -> Room
 
 /// Whether nobody waited for room in a pipe, and it held little, so that a larger one changes nothing.
 fn is_never_full(observation: &Observation, pipe: &ObservedLink) -> bool {
-    let mut writers = observation.holders(pipe.id, LinkSide::Room);
-    pipe.fill.is_some_and(|fill| fill <= MAX_FILL)
-        && writers.all(|writer| writer.share_on(pipe.id, LinkSide::Room) == 0.0)
+    let writers = observation.holders(pipe.id, LinkSide::Room);
+    let mut waits = writers.flat_map(|writer| writer.on.iter().chain(writer.children_on()));
+    let is_for_room =
+        |on: &OnLink| on.pipe == pipe.id && on.side == LinkSide::Room && on.share > 0.0;
+    pipe.fill.is_some_and(|fill| fill <= MAX_FILL) && !waits.any(is_for_room)
 }
 
 /// The capacity of the pipe from which a stage reads, if it holds no more than one of its reads

@@ -302,6 +302,26 @@ fn what_runs_below_a_stage_is_no_other_process() {
     );
 }
 
+/// `while head -c 1M big; do :; done | gzip`, at looks that find the pipe nearly empty.
+#[test]
+fn a_pipe_in_which_children_of_its_writer_wait_for_room_was_full() {
+    let room = |blocked: f64| {
+        let mut stages = chain(&[(0.0, 0.0, 0.0), (0.8, 0.0, 0.2)]);
+        stages[0] = loop_of_cats(0.1, 0.0, blocked);
+        stages[1].io = Some(Io {
+            read_bytes: 1 << 20,
+            reads: 100,
+            ..Io::default()
+        });
+        let mut observation = observation(stages);
+        observation.pipes[0].capacity = Some(65536);
+        observation.pipes[0].fill = Some(0.01);
+        only_pace(&bottlenecks(&observation, &BTreeSet::new())).room
+    };
+    assert_eq!(room(0.0), Room::NeverFull);
+    assert_eq!(room(0.8), Room::Usual);
+}
+
 /// Those of `xargs -P4 gzip | cat` that live longer than the others.
 #[test]
 fn short_lived_siblings_of_stages_are_no_other_processes() {
