@@ -502,8 +502,13 @@ mod tests {
             tally.sample(&Proc::default(), parent, &[&WAITING]);
             let names = &tally.slice.names;
             let decided = |name| names.get(name).map_or(0, |named| named.decided);
-            assert!(decided("cat") < 100, "{names:?}");
-            decided("bash") >= 20 && tally.schedules.len() == 1 && decided("cat") <= 2
+            let is_done = decided("bash") >= 20 && tally.schedules.len() == 1;
+            // It works until the pipe is full.
+            if decided("cat") > 2 {
+                tally.restart();
+                return false;
+            }
+            is_done
         });
     }
 

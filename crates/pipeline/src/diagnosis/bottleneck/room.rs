@@ -47,30 +47,28 @@ pub(super) fn room(observation: &Observation, candidate: &Candidate<'_>) -> Room
     let around = candidate.inputs.union(&candidate.outputs);
     let next = around.filter(|pipe| own.contains(pipe));
     let next: Vec<_> = next.map(|id| observation.link(*id)).collect();
-    let small = next.iter().flatten().filter(|pipe| pipe.is_small());
-    let smallest = small.min_by_key(|pipe| pipe.capacity);
-    match smallest {
-        Some(pipe) => Room::Small {
+    let mut known = next.iter().flatten();
+    let small = known.clone().filter(|pipe| pipe.is_small());
+    if let Some(pipe) = small.min_by_key(|pipe| pipe.capacity) {
+        return Room::Small {
             pipe: pipe.id,
             capacity: pipe.capacity.unwrap_or_default(),
-        },
-        None if next
-            .iter()
-            .all(|pipe| pipe.is_some_and(|pipe| pipe.capacity.is_some())) =>
-        {
-            match emptied(observation, candidate) {
-                Some(capacity) => Room::Emptied { capacity },
-                // How much each read takes can't be seen of a splice, nor of children.
-                None if reads_unseen(observation, candidate) => Room::Unknown,
-                None if !next.is_empty() && { next.iter().flatten() }
-                    .all(|pipe| is_never_full(observation, pipe)) =>
-                {
-                    Room::NeverFull
-                }
-                None => Room::Usual,
-            }
-        }
-        None => Room::Unknown,
+        };
+    }
+    let is_known = |pipe: &Option<&ObservedLink>| pipe.is_some_and(|pipe| pipe.capacity.is_some());
+    if !next.iter().all(is_known) {
+        return Room::Unknown;
+    }
+    if let Some(capacity) = emptied(observation, candidate) {
+        return Room::Emptied { capacity };
+    }
+    // How much each read takes can't be seen of a splice, nor of children.
+    if reads_unseen(observation, candidate) {
+        Room::Unknown
+    } else if !next.is_empty() && known.all(|pipe| is_never_full(observation, pipe)) {
+        Room::NeverFull
+    } else {
+        Room::Usual
     }
 }
 
