@@ -309,7 +309,7 @@ fn describe_delay(delay: &Delay) -> String {
             } else {
                 "so less work in any of them helps".to_owned()
             };
-            format!("the {stages} stages of the pipeline share {place}, {less}")
+            format!("{stages} stages share {place}, {less}")
         }
         Delay::Unknown => UNKNOWN_DELAY.to_owned(),
     }

@@ -267,6 +267,7 @@ pub fn observe(
     for finding in still {
         pids.extend(finding.named().into_iter().map(|who| who.pid));
     }
+    pids.extend(unread::parents_of_blocked(&observation));
     for observed in &mut observation.processes {
         let pid = observed.process.id.pid;
         if pids.contains(&pid) && !observed.has_ended {

@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::{Observed, Who};
 use crate::graph::{LinkSide, Node};
 use crate::observe::Observation;
-use crate::proc::LinkId;
+use crate::proc::{Language, LinkId};
 use crate::sample::{Children, OnLink, Shares};
 use crate::wait::{BlockedOn, Outside, ThreadState};
 
@@ -115,12 +115,16 @@ pub(super) fn find(observation: &Observation, tied: &BTreeSet<i32>) -> Vec<Unrea
                 .iter()
                 .any(|reader| reader.io.is_some_and(|io| io.reads > 0)),
         };
+        let is_next = |process: &Observed| {
+            comes_later(observation, process, writer, pipe.id)
+                && !reads_other_stream(observation, process, pipe.id)
+        };
         let reads_later = readers.iter().any(|process| {
             is_busy(process)
                 || is_starved(process)
                 || may_poll(process)
-                || (takes_in_order(process) || comes_later(observation, process, writer, pipe.id))
-                    && !reads_other_stream(observation, process, pipe.id)
+                || takes_in_order(process) && !reads_other_stream(observation, process, pipe.id)
+                || is_next(process) && !may_forget(observation, process, writer)
         });
         if !is_asked || readers.is_empty() || was_read || reads_later {
             continue;
@@ -131,6 +135,7 @@ pub(super) fn find(observation: &Observation, tied: &BTreeSet<i32>) -> Vec<Unrea
         let awaits_server = readers
             .iter()
             .any(|reader| awaits_server(observation, reader, writer));
+        let may_come = readers.iter().any(|process| is_next(process));
         let readers = readers.iter();
         let readers: Vec<IdleReader> = readers
             .map(|reader| idle_reader(observation, reader, writer, pipe.id))
@@ -139,7 +144,7 @@ pub(super) fn find(observation: &Observation, tied: &BTreeSet<i32>) -> Vec<Unrea
             pipe: pipe.id,
             writer: writer.who(),
             fd: descriptor(writer, pipe.id, LinkSide::Room),
-            may_be_read: awaits_server || readers.iter().any(IdleReader::may_read),
+            may_be_read: awaits_server || may_come || readers.iter().any(IdleReader::may_read),
             are_readers_idle,
             has_lasted: false,
             readers,
@@ -181,15 +186,42 @@ fn comes_later(
         return false;
     };
     let is_other = on.side == LinkSide::Input && on.pipe != unread && on.share >= MIN_BLOCKED;
-    let is_error = descriptor(writer, unread, LinkSide::Room) == Some(2);
-    let mut others = observation.holders(on.pipe, LinkSide::Room);
-    waits_on_one(process) && is_other && !is_error && {
-        let pair = [process, writer].map(|process| process.process.id.pid);
-        others.any(|other| !other.has_ended && !waits_for_one(observation, other, pair))
+    let mut ends = writer.process.ends.of_link(unread);
+    if !is_other || on.pipe.is_socket() || !waits_on_one(process) || ends.any(|end| end.fd == 2) {
+        return false;
     }
+    let others = observation.holders(on.pipe, LinkSide::Room);
+    let others: Vec<&Observed> = others.filter(|other| !other.has_ended).collect();
+    let pair = [process, writer].map(|process| process.process.id.pid);
+    // Where no writer can be examined there is one: the read would have ended.
+    others.is_empty()
+        || others
+            .into_iter()
+            .any(|other| !waits_for_one(observation, other, pair))
+}
+
+/// Whether a reader may have started the writer and forgotten its output, as a program does that starts a
+/// server and then a client. Shells, and what these become, have all links from a command line.
+fn may_forget(observation: &Observation, reader: &Observed, writer: &Observed) -> bool {
+    !matches!(reader.language, Language::Shell | Language::Other)
+        && observation.descends(writer, reader.process.id.pid)
+}
+
+/// The processes from which others have a link that is full: how they read depends on their language.
+pub(super) fn parents_of_blocked(observation: &Observation) -> impl Iterator<Item = i32> {
+    let blocked = observation.processes.iter();
+    let blocked = blocked.filter(|process| process.is_frozen && !process.has_ended);
+    blocked.flat_map(|writer| {
+        let on = writer.on.iter();
+        on.filter(|on| on.side == LinkSide::Room && on.share >= MIN_BLOCKED)
+            .flat_map(|on| observation.holders(on.pipe, LinkSide::Input))
+            .map(|reader| reader.process.id.pid)
+            .filter(|pid| observation.descends(writer, *pid))
+    })
 }
 
 /// Whether a process is one of these or waits for one, directly or through others, on links or for a child.
+/// Who may hear from somebody outside first, as ssh(1) does, waits for none of them.
 fn waits_for_one(observation: &Observation, process: &Observed, pids: [i32; 2]) -> bool {
     let mut seen = BTreeSet::new();
     let mut next = vec![process];
@@ -201,10 +233,22 @@ fn waits_for_one(observation: &Observation, process: &Observed, pids: [i32; 2]) 
         if !seen.insert(pid) {
             continue;
         }
-        for on in &process.on {
-            next.extend(observation.holders(on.pipe, on.side.other()));
+        let hears = |state: &ThreadState| {
+            matches!(
+                state,
+                ThreadState::Waiting(BlockedOn::Pipes {
+                    or: Some(Outside::Socket | Outside::SocketOrTimer | Outside::Terminal),
+                    ..
+                })
+            )
+        };
+        if !process.threads.iter().any(hears) {
+            let on = process.on.iter().filter(|on| on.share >= MIN_BUSY);
+            for on in on {
+                next.extend(observation.holders(on.pipe, on.side.other()));
+            }
         }
-        if process.outside.contains_key(&Outside::Child) {
+        if process.waits_for_children() >= MIN_BUSY {
             let all = observation.processes.iter();
             next.extend(all.filter(|child| child.process.parent == pid));
         }
@@ -475,21 +519,66 @@ mod tests {
         let both = sleep(vec![writes(1, 8), reads(60, 7)]);
         assert_eq!(found(vec![blocked(), comm.clone(), both]), []);
         // Who could write there waits for the writer here, as a filter of what tee(1) passes on.
-        let filter = frozen(
+        let mut filter = frozen(
             process(3, "filter", vec![reads(0, 9), writes(1, 8)]),
             on_input(9),
         );
         let mut tee = blocked();
         tee.process.ends = vec![writes(1, 7), writes(3, 9)].into();
-        assert_eq!(found(vec![tee, comm.clone(), filter]).len(), 1);
-        // Its standard error.
+        let all = vec![tee.clone(), comm.clone(), filter.clone()];
+        assert_eq!(found(all).len(), 1);
+        // It may hear from another machine, as ssh.
+        filter.threads = vec![ThreadState::Waiting(BlockedOn::Pipes {
+            any_of: vec![LinkWait {
+                pipe: LinkId::pipe(9),
+                fd: Some(0),
+                side: LinkSide::Input,
+            }],
+            or: Some(Outside::Socket),
+        })];
+        assert_eq!(found(vec![tee, comm.clone(), filter]), []);
+        // Whoever writes there can't be examined.
+        assert_eq!(found(vec![blocked(), comm.clone()]), []);
+        // Its standard error, which is its standard output, too.
         let mut error = blocked();
-        error.process.ends = vec![writes(2, 7)].into();
+        error.process.ends = vec![writes(1, 7), writes(2, 7)].into();
         assert_eq!(found(vec![error, comm.clone(), first()]).len(), 1);
         // A runtime that polls has forgotten it.
         let mut polls = comm;
         polls.polled = [(LinkId::pipe(8), LinkSide::Input)].into();
         assert_eq!(found(vec![blocked(), polls, first()]).len(), 1);
+    }
+
+    /// `Popen(server)`, and then `check_output(client)`, whose server does not get as far as to answer.
+    #[test]
+    fn who_reads_a_client_may_have_forgotten_its_server() {
+        let reader = |language: Language| {
+            let ends = vec![reads(3, 8), reads(5, 7)];
+            let mut reader = frozen(process(2, "reader", ends), on_input(8));
+            reader.language = language;
+            reader
+        };
+        let timer = on_outside(Outside::Timer);
+        let client = || frozen(process(3, "curl", vec![writes(1, 8)]), timer.clone());
+        let all = found(vec![blocked(), reader(Language::Python), client()]);
+        assert!(matches!(&all[..], [one] if one.may_be_read), "{all:?}");
+        let shell = found(vec![blocked(), reader(Language::Shell), client()]);
+        assert_eq!(shell, []);
+        // Not if it was started by somebody else.
+        let mut stranger = blocked();
+        stranger.process.parent = 1000;
+        stranger.ancestors.clear();
+        let all = vec![stranger, reader(Language::Python), client()];
+        assert_eq!(found(all), []);
+        // The client's parent, as timeout(1), waits for it, and it waits for the server.
+        let ends = vec![writes(1, 8), reads(6, 9)];
+        let client = frozen(child_of(4, process(3, "client", ends)), on_input(9));
+        let signal = on_outside(Outside::Signal);
+        let timeout = frozen(process(4, "timeout", vec![writes(1, 8)]), signal);
+        let mut server = blocked();
+        server.process.ends = vec![writes(1, 7), writes(4, 9)].into();
+        let all = found(vec![server, reader(Language::Python), client, timeout]);
+        assert!(matches!(&all[..], [one] if !one.may_be_read), "{all:?}");
     }
 
     /// Python's `for line in p.stdout`, of a shell whose child fills standard error.

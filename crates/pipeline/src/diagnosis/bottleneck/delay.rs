@@ -7,7 +7,9 @@ use serde::Serialize;
 
 use super::{MIN_LACKING, MIN_QUEUED, shares_of};
 use crate::diagnosis::Who;
+use crate::graph::Node;
 use crate::observe::Observation;
+use crate::proc::{LinkFd, LinkId};
 use crate::processors::{ProcessorUsage, Quota};
 use crate::sample::{Children, Observed};
 
@@ -52,9 +54,9 @@ pub enum Delay {
         /// The share of the time of its processors.
         steal: f64,
     },
-    /// The stages of the pipeline share too few processors, or the threads or children of one do.
+    /// The stages of the process group's pipelines share too few processors, or the threads or children of one do.
     OwnStages {
-        /// The number of stages that use no others.
+        /// The number of stages, of all pipelines in the process group, that use no others.
         stages: usize,
         /// The one that uses most of them.
         largest: Who,
@@ -100,39 +102,70 @@ fn has_several(process: &Observed) -> bool {
 /// The processes that were started by each one, as far as they were observed.
 type Family<'a> = BTreeMap<i32, Vec<&'a Observed>>;
 
-/// Processor time of the stages and of all below them, in processors.
+/// Processor time of the stages and of all below them, in processors. Siblings of a stage, as those that
+/// xargs(1) starts, belong to it if their parent has the pipe between two stages that it uses.
 fn own_load(observation: &Observation, stages: &[&Observed]) -> f64 {
     let all = || observation.processes.iter();
     let counted = all().map(|process| process.counted_s);
     let window = counted.fold(f64::MIN_POSITIVE, f64::max);
-    let known: BTreeSet<i32> = all().map(|process| process.process.id.pid).collect();
-    let is_stage = |pid: &i32| stages.iter().any(|stage| stage.process.id.pid == *pid);
+    let known: BTreeMap<i32, &Observed> = all()
+        .map(|process| (process.process.id.pid, process))
+        .collect();
     let mut family = Family::new();
     for process in all() {
-        let nearest = above(process).find(|pid| known.contains(pid));
+        let nearest = above(process).find(|pid| known.contains_key(pid));
         family
             .entry(nearest.unwrap_or_default())
             .or_default()
             .push(process);
     }
-    let highest = stages
-        .iter()
-        .filter(|stage| !above(stage).any(|pid| is_stage(&pid)));
-    let own: f64 = highest
-        .clone()
-        .map(|stage| load_below(&family, stage, window))
-        .sum();
-    // Siblings of a stage that were too short-lived to be observed, as those of xargs(1), belong to it.
-    let parents: BTreeSet<i32> = highest
-        .filter_map(|stage| above(stage).find(|pid| known.contains(pid)))
-        .collect();
-    let parents = all().filter(|process| parents.contains(&process.process.id.pid));
-    own + parents
-        .map(|parent| {
-            let started = per_s(parent, parent.children_ran_s);
-            (started - load_of_children(&family, parent, window)).max(0.0)
-        })
-        .sum::<f64>()
+    let links = |is_end: fn(&LinkFd) -> bool| -> BTreeSet<LinkId> {
+        let ends = stages.iter().flat_map(|stage| stage.process.ends.iter());
+        ends.filter(|end| is_end(end)).map(|end| end.pipe).collect()
+    };
+    let (read, written) = (links(|end| end.reads), links(|end| end.writes));
+    let between: BTreeSet<LinkId> = read.intersection(&written).copied().collect();
+    let shares_link = |process: &Observed, other: &Observed| {
+        let mut ends = process.process.ends.iter();
+        ends.any(|end| between.contains(&end.pipe) && has_link(other, end.pipe))
+    };
+    let mut tops: BTreeMap<i32, &Observed> = BTreeMap::new();
+    for stage in stages {
+        let mut top = *stage;
+        for parent in above(stage).filter_map(|pid| known.get(&pid)) {
+            if !shares_link(parent, top) {
+                break;
+            }
+            top = parent;
+        }
+        tops.insert(top.process.id.pid, top);
+    }
+    let is_below = |process: &Observed| above(process).any(|pid| tops.contains_key(&pid));
+    let highest = tops.values().filter(|process| !is_below(process));
+    highest
+        .map(|process| load_below(&family, process, window))
+        .sum()
+}
+
+/// Whether a process has an end of a link.
+fn has_link(process: &Observed, link: LinkId) -> bool {
+    process.process.ends.of_link(link).next().is_some()
+}
+
+/// The stages, and those of other pipelines in the stage's process group: what xargs(1) or a script runs at
+/// the same time. Not what only waits for its children, since these may include other things.
+fn with_neighbours<'a>(
+    observation: &'a Observation,
+    stages: &[&'a Observed],
+    stage: &Observed,
+) -> Vec<&'a Observed> {
+    let is_new = |other: &&Observed| stages.iter().all(|stage| !std::ptr::eq(*stage, *other));
+    let is_neighbour = |other: &&Observed| {
+        other.process.group == stage.process.group && !other.only_waits_for_children()
+    };
+    let all = observation.pipelines().into_iter().flatten();
+    let others = all.filter(is_neighbour).filter(is_new);
+    stages.iter().copied().chain(others).collect()
 }
 
 /// The ancestors of a process, the nearest first.
@@ -234,6 +267,7 @@ pub(super) fn delay(
     }
     let allowed = stage.allowed.as_ref();
     let usages: Vec<_> = observation.load.among(allowed).collect();
+    let stages = &with_neighbours(observation, stages, stage)[..];
     let loads = stages.iter().map(|stage| (stage, load_of(stage)));
     let largest = loads.max_by(|a, b| a.1.total_cmp(&b.1));
     let children = stage.children.as_ref();

@@ -56,7 +56,7 @@ pub(super) fn room(observation: &Observation, candidate: &Candidate<'_>) -> Room
         };
     }
     let is_known = |pipe: &Option<&ObservedLink>| pipe.is_some_and(|pipe| pipe.capacity.is_some());
-    if !next.iter().all(is_known) {
+    if next.is_empty() || !next.iter().all(is_known) {
         return Room::Unknown;
     }
     if let Some(capacity) = emptied(observation, candidate) {
@@ -65,7 +65,7 @@ pub(super) fn room(observation: &Observation, candidate: &Candidate<'_>) -> Room
     // How much each read takes can't be seen of a splice, nor of children.
     if reads_unseen(observation, candidate) {
         Room::Unknown
-    } else if !next.is_empty() && known.all(|pipe| is_never_full(observation, pipe)) {
+    } else if known.all(|pipe| is_never_full(observation, pipe)) {
         Room::NeverFull
     } else {
         Room::Usual

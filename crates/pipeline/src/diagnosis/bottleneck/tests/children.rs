@@ -322,22 +322,57 @@ fn a_pipe_in_which_children_of_its_writer_wait_for_room_was_full() {
     assert_eq!(room(0.8), Room::Usual);
 }
 
-/// Those of `xargs -P4 gzip | cat` that live longer than the others.
+/// The others of `xargs -P4 gzip | cat`, also those too short-lived to be observed. What a script has started
+/// beside a pipeline is another process.
 #[test]
-fn short_lived_siblings_of_stages_are_no_other_processes() {
-    let delay = |children_ran: f64| {
+fn siblings_below_a_process_of_the_pipeline_are_no_other_processes() {
+    let delay = |has_link: bool, unseen: f64, seen: f64| {
         let mut stages = chain(&[(0.45, 0.0, 0.0), (0.02, 0.0, 0.98)]);
         stages[0].process.parent = 20;
-        let mut xargs = busy(process(20, "xargs", Vec::new()), 0.0, 0.0, 0.0);
+        let ends = if has_link {
+            vec![writes(1, 1)]
+        } else {
+            Vec::new()
+        };
+        let mut xargs = busy(process(20, "xargs", ends), 0.0, 0.0, 0.0);
         xargs.process.parent = 1000;
-        xargs.children_ran_s = children_ran * xargs.counted_s;
-        stages.push(xargs);
+        xargs.children_ran_s = unseen * xargs.counted_s;
+        let gzip = child_of(20, process(21, "gzip", Vec::new()));
+        stages.extend([xargs, busy(gzip, seen, 0.0, 0.0)]);
         let findings = found_beside(stages, &[0.55, 0.0], &[0.0, 0.0], 0.98);
         only_pace(&findings).delay.clone()
     };
     let is_others = |delay: Option<Delay>| matches!(delay, Some(Delay::Others { .. }));
-    assert!(is_others(delay(0.45)));
-    assert!(!is_others(delay(1.9)));
+    assert!(is_others(delay(true, 0.45, 0.0)));
+    assert!(!is_others(delay(true, 1.9, 0.0)));
+    assert!(!is_others(delay(true, 0.45, 1.0)));
+    assert!(is_others(delay(false, 1.9, 1.0)));
+}
+
+/// Two of `xargs -P2 sh -c 'zcat $0 | wc'`.
+#[test]
+fn other_pipelines_of_the_process_group_share_its_processors() {
+    let delay = |group: i32| {
+        let mut stages = chain(&[(0.5, 0.0, 0.0), (0.1, 0.0, 0.9)]);
+        let zcat = busy(process(11, "zcat", vec![writes(1, 11)]), 0.9, 0.0, 0.0);
+        let wc = busy(process(12, "wc", vec![reads(0, 11)]), 0.1, 0.0, 0.9);
+        stages.extend([zcat, wc]);
+        for (at, stage) in stages.iter_mut().enumerate() {
+            stage.process.parent = 1000;
+            stage.process.group = if at < 2 { 900 } else { group };
+        }
+        let findings = found_beside(stages, &[0.5, 0.0, 0.1, 0.0], &[0.0, 0.0], 1.0);
+        let first = findings.into_iter().find_map(|finding| match finding {
+            Finding::Bottleneck(found) if found.stage.pid == 1 => found.delay,
+            _ => None,
+        });
+        first.unwrap()
+    };
+    let own = delay(900);
+    let is_own = matches!(own, Delay::OwnStages { stages: 4, .. });
+    assert!(is_own, "{own:?}");
+    let others = delay(901);
+    assert!(matches!(others, Delay::Others { .. }), "{others:?}");
 }
 
 /// `make -j2 | tee | grep -c`, on two processors.
