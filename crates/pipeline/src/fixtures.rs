@@ -124,6 +124,7 @@ pub fn frozen(process: Process, thread: ThreadState) -> Observed {
         is_frozen: true,
         idle_s: None,
         language: Language::Other,
+        is_in_background: false,
         threads: vec![thread],
         age_s: 2.0,
         counted_s: 2.0,

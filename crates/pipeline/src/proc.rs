@@ -106,6 +106,8 @@ pub struct Stat {
     pub parent: i32,
     /// The process group.
     pub group: i32,
+    /// The process group in the foreground of its terminal; -1 without a terminal.
+    pub foreground: i32,
     /// When it started, in ticks since boot. With the process id this identifies it.
     pub start: u64,
     /// Processor time of all its threads, in ticks.
@@ -543,6 +545,7 @@ pub(crate) fn parse_stat(text: &str) -> Option<Stat> {
         state: field(3)?.chars().next()?,
         parent: field(4)?.parse().ok()?,
         group: field(5)?.parse().ok()?,
+        foreground: field(8)?.parse().ok()?,
         start: field(22)?.parse().ok()?,
         ran_ticks: number(14)? + number(15)?,
         children_ticks: number(16)? + number(17)?,

@@ -50,6 +50,10 @@ pub struct Observed {
     pub idle_s: Option<f64>,
     /// What its program is written in. Only known of processes for which others wait.
     pub language: Language,
+    /// Whether it has its terminal open, and another process group is in the foreground there. Only known
+    /// like the language.
+    #[serde(skip)]
+    pub is_in_background: bool,
     /// The states of its threads at the end.
     pub threads: Vec<ThreadState>,
     /// How long ago it started, at the end, in seconds.

@@ -263,7 +263,7 @@ fn describe_delay(delay: &Delay) -> String {
             allowed,
             processors,
         } => format!(
-            "other processes use {} of {} (end them, move them or lower their priority)",
+            "other processes use {} of {} (end them, move them or give them less weight)",
             significant(*processors),
             place(allowed)
         ),

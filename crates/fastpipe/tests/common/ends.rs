@@ -301,7 +301,9 @@ impl Trace {
         let mut only = CpuSet::new();
         only.set(processor);
         rustix::thread::sched_setaffinity(None, &only).unwrap();
-        std::fs::write(self.0.join("trace_marker"), text).unwrap();
+        // The kernel reads pages that are there only: those of a constant may not be.
+        let touched = text.as_bytes().to_vec();
+        std::fs::write(self.0.join("trace_marker"), &touched).unwrap();
         processor
     }
 

@@ -272,6 +272,10 @@ pub fn observe(
         let pid = observed.process.id.pid;
         if pids.contains(&pid) && !observed.has_ended {
             observed.language = proc.language(pid);
+            observed.is_in_background = proc.stat(pid).is_some_and(|stat| {
+                let has_terminal = !observed.process.terminals.is_empty();
+                has_terminal && stat.foreground > 0 && stat.foreground != stat.group
+            });
             let idle = proc.idle_time(pid).filter(|_| observed.is_frozen);
             observed.idle_s = idle.map(|idle| idle.as_secs_f64());
         }

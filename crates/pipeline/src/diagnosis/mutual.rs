@@ -100,13 +100,17 @@ fn inputs(process: &Observed) -> Vec<LinkId> {
     let is_input = |wait: &&LinkWait| {
         wait.side == LinkSide::Input && process.share_on(wait.pipe, wait.side) >= MIN_STARVED
     };
-    // A server may get another client, and a shell a command.
+    // A server may get another client, a shell a command, and a thread that pauses may send. Runtimes that
+    // poll have timers of their own.
     let may_hear_others = process.threads.iter().any(|state| {
         matches!(
             state,
             ThreadState::Waiting(
                 BlockedOn::Pipes { or: Some(what), .. } | BlockedOn::Outside(what)
             ) if matches!(what, Outside::Socket | Outside::SocketOrTimer | Outside::Terminal)
+        ) || matches!(
+            state,
+            ThreadState::Waiting(BlockedOn::Outside(Outside::Timer | Outside::FileLock))
         )
     });
     let reads_nothing = process.io.is_none_or(|io| io.reads == 0);
@@ -183,7 +187,9 @@ mod tests {
         let locks = vec![on_outside(Outside::LockOrTimer)];
         assert_eq!(found(locks, |_| {}), [(1, 2)]);
         assert_eq!(found(vec![on_input(9)], |_| {}), []);
-        assert_eq!(found(vec![on_outside(Outside::Socket)], |_| {}), []);
+        for other in [Outside::Socket, Outside::Timer] {
+            assert_eq!(found(vec![on_outside(other)], |_| {}), []);
+        }
         let has_data = |observation: &mut Observation| observation.pipes[1].unread = Some(5);
         assert_eq!(found(Vec::new(), has_data), []);
         let talks = |observation: &mut Observation| {

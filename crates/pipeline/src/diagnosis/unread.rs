@@ -136,18 +136,21 @@ pub(super) fn find(observation: &Observation, tied: &BTreeSet<i32>) -> Vec<Unrea
             .iter()
             .any(|reader| awaits_server(observation, reader, writer));
         let may_come = readers.iter().any(|process| is_next(process));
-        let readers = readers.iter();
-        let readers: Vec<IdleReader> = readers
-            .map(|reader| idle_reader(observation, reader, writer, pipe.id))
+        let readers: Vec<(&Observed, IdleReader)> = readers
+            .into_iter()
+            .map(|reader| (reader, idle_reader(observation, reader, writer, pipe.id)))
             .collect();
+        let may_read = readers
+            .iter()
+            .any(|(reader, idle)| idle.may_read() && !child_waits_for(observation, reader, writer));
         found.push(Unread {
             pipe: pipe.id,
             writer: writer.who(),
             fd: descriptor(writer, pipe.id, LinkSide::Room),
-            may_be_read: awaits_server || may_come || readers.iter().any(IdleReader::may_read),
+            may_be_read: awaits_server || may_come || may_read,
             are_readers_idle,
             has_lasted: false,
-            readers,
+            readers: readers.into_iter().map(|(_, idle)| idle).collect(),
         });
     }
     found
@@ -358,6 +361,28 @@ fn unread_between(observation: &Observation, from: &Observed, to: &Observed) -> 
     Some(link.id)
 }
 
+/// The child of a process through which it started another one, and all between them, that included; none
+/// if it did not start it.
+fn line_below(process: &Observed, other: &Observed) -> Vec<i32> {
+    let mut above = vec![other.process.id.pid, other.process.parent];
+    above.extend(&other.ancestors);
+    above.dedup();
+    let own = above.iter().position(|pid| *pid == process.process.id.pid);
+    above.truncate(own.unwrap_or(0));
+    above.reverse();
+    above
+}
+
+/// Whether a child for which a process may wait needs it or the writer: a client of the writer, for example.
+fn child_waits_for(observation: &Observation, process: &Observed, writer: &Observed) -> bool {
+    let pids = [process, writer].map(|process| process.process.id.pid);
+    let line = line_below(process, writer);
+    let mut children = observation.living().filter(|child| {
+        child.process.parent == process.process.id.pid && !line.contains(&child.process.id.pid)
+    });
+    children.any(|child| waits_for_one(observation, child, pids))
+}
+
 fn idle_reader(
     observation: &Observation,
     reader: &Observed,
@@ -365,22 +390,31 @@ fn idle_reader(
     link: LinkId,
 ) -> IdleReader {
     let own = reader.process.id.pid;
-    let waits_for_child =
-        |state: &ThreadState| matches!(state, ThreadState::Waiting(BlockedOn::Child(_)));
-    let is_parent = observation.descends(writer, own) && reader.threads.iter().any(waits_for_child);
-    // The nearest child on the way to the writer.
-    let line = writer.ancestors.iter().copied();
-    let mut line = std::iter::once(writer.process.id.pid).chain(line);
-    let child = line.find_map(|pid| {
-        let process = observation.find(pid)?;
-        (process.process.parent == own).then(|| process.who())
-    });
+    let line = line_below(reader, writer);
+    let child = line.first().and_then(|pid| observation.find(*pid));
+    let waits_for = |state: &ThreadState| match state {
+        ThreadState::Waiting(BlockedOn::Child(Some(pid))) => line.contains(pid),
+        // For any of its children, of which all that were seen are on the way to the writer.
+        ThreadState::Waiting(BlockedOn::Child(None)) => {
+            let names = reader.children.iter().flat_map(|children| &children.names);
+            let mut others = observation.living().filter(|process| {
+                process.process.parent == own && !line.contains(&process.process.id.pid)
+            });
+            let is_on_line = |name: &String| {
+                let mut on_line = line.iter().filter_map(|pid| observation.find(*pid));
+                on_line.any(|process| process.process.name == *name)
+            };
+            others.next().is_none() && names.into_iter().all(is_on_line)
+        }
+        _ => false,
+    };
+    let is_awaited = reader.threads.iter().any(waits_for);
     IdleReader {
         who: reader.who(),
         fd: descriptor(reader, link, LinkSide::Input),
         waits_for: reader.mainly(),
         children: reader.children.clone(),
-        child: child.filter(|_| is_parent),
+        child: child.filter(|_| is_awaited).map(Observed::who),
         unread_by_writer: unread_between(observation, reader, writer),
         is_stopped: reader.shares.stopped >= MIN_BUSY,
     }
@@ -425,6 +459,45 @@ mod tests {
             panic!();
         };
         assert_eq!(unread.readers[0].child, Some(blocked().who()));
+    }
+
+    /// `for line in p.stdout: run(["sleep", "60"])`.
+    #[test]
+    fn a_parent_that_waits_for_another_child_may_read_on() {
+        let sleep = |parent| {
+            let sleep = child_of(parent, process(3, "sleep", Vec::new()));
+            frozen(sleep, on_outside(Outside::Timer))
+        };
+        let parent = |waited: Option<i32>, other: &Observed| {
+            let mut parent = reader(ThreadState::Waiting(BlockedOn::Child(waited)));
+            parent.children = Some(Children {
+                names: vec![other.process.name.clone()],
+                shares: other.shares,
+                outside: other.outside.clone(),
+                on: Vec::new(),
+                processors: 0.0,
+                are_short: false,
+            });
+            parent
+        };
+        let found = |waited: Option<i32>, other: Observed| {
+            let found = found(vec![blocked(), parent(waited, &other), other]);
+            let [unread] = &found[..] else {
+                panic!("{found:?}");
+            };
+            (unread.readers[0].child.is_some(), unread.may_be_read)
+        };
+        assert_eq!(found(Some(3), sleep(2)), (false, true));
+        assert_eq!(found(None, sleep(2)), (false, true));
+        assert_eq!(found(Some(1), sleep(1000)), (true, false));
+        // A client that waits for the writer.
+        let ends = vec![reads(0, 9)];
+        let client = frozen(child_of(2, process(3, "curl", ends)), on_input(9));
+        let mut server = blocked();
+        server.process.ends = vec![writes(1, 7), writes(4, 9)].into();
+        let parent = parent(Some(3), &client);
+        let all = find(&observation(vec![server, parent, client]), &BTreeSet::new());
+        assert!(matches!(&all[..], [one] if !one.may_be_read), "{all:?}");
     }
 
     #[test]

@@ -74,13 +74,20 @@ pub(super) fn leaked_write_ends(
             let is_idle = |process: &&Observed| {
                 process.is_idle(LinkSide::Room) || process.only_waits_for_children()
             };
+            // Who made the pipe for the reader may still write, as a script to its logger: what its other
+            // children have inherited withholds nothing.
+            let serves_another = holders.iter().any(|other| {
+                other.process.id != holder.process.id
+                    && observation.descends(reader, other.process.id.pid)
+                    && is_meant(observation, other, reader, &holders, pipe.id)
+            });
             found.extend(fd.map(|fd| LeakedWriteEnd {
                 pipe: pipe.id,
                 reader: reader.who(),
                 holder: holder.who(),
                 fd,
                 waits_for: children(observation, holder),
-                is_last: holders.iter().all(is_idle),
+                is_last: holders.iter().all(is_idle) && !serves_another,
             }));
         }
     }
@@ -188,7 +195,14 @@ fn is_meant(
         }
         _ => false,
     });
-    if waits_for_reader && !waits_for_others && observation.descends(reader, own) {
+    // A server that ends with its parent reads nothing else from it.
+    let serves = reader.threads.iter().any(|state| {
+        matches!(
+            state,
+            ThreadState::Waiting(BlockedOn::Outside(Outside::Socket | Outside::SocketOrTimer))
+        )
+    });
+    if waits_for_reader && !waits_for_others && !serves && observation.descends(reader, own) {
         return false;
     }
     // It made the pipe for its child, as popen(3) and coprocesses do, unless another one is
@@ -232,17 +246,24 @@ mod tests {
     use crate::proc::{Io, LinkFd};
     use crate::wait::LinkWait;
 
-    /// The processes with a leaked write end of a pipe from which process 2 reads.
-    fn spare(others: impl IntoIterator<Item = Observed>) -> Vec<i32> {
-        let reader = Observed {
+    /// Process 2, which reads from a pipe.
+    fn reader() -> Observed {
+        Observed {
             ancestors: vec![9, 1],
             ..frozen(
                 child_of(9, process(2, "cat", vec![reads(0, 7)])),
                 on_input(7),
             )
-        };
-        let observation = observation(others.into_iter().chain([reader]).collect());
-        let found = leaked_write_ends(&observation, &BTreeSet::new());
+        }
+    }
+
+    fn leaked(all: impl IntoIterator<Item = Observed>) -> Vec<LeakedWriteEnd> {
+        leaked_write_ends(&observation(all.into_iter().collect()), &BTreeSet::new())
+    }
+
+    /// The processes with a leaked write end of a pipe from which process 2 reads.
+    fn spare(others: impl IntoIterator<Item = Observed>) -> Vec<i32> {
+        let found = leaked(others.into_iter().chain([reader()]));
         found.iter().map(|leaked| leaked.holder.pid).collect()
     }
 
@@ -429,6 +450,35 @@ mod tests {
         // Another process writes, for which the shell does not wait.
         let writer = busy(process(4, "yes", vec![writes(1, 7)]), 0.1, 0.0, 0.0);
         assert_eq!(spare([shell(), writer]), [9]);
+    }
+
+    /// `exec 3> >(logger); sleep 100; echo end >&3`.
+    #[test]
+    fn what_a_script_keeps_for_its_logger_is_not_withheld_by_others() {
+        let script = |ends| {
+            let bash = process(9, "bash", ends);
+            frozen(bash, ThreadState::Waiting(BlockedOn::Child(Some(3))))
+        };
+        let is_last = |ends| {
+            let all = leaked([script(ends), sleeper(3, 3), reader()]);
+            all.iter().map(|one| one.is_last).collect::<Vec<bool>>()
+        };
+        assert_eq!(is_last(vec![writes(3, 7)]), [false]);
+        assert_eq!(is_last(Vec::new()), [true]);
+    }
+
+    /// A language server whose editor waits for it.
+    #[test]
+    fn a_server_may_watch_for_the_end_of_its_parent() {
+        let waits = ThreadState::Waiting(BlockedOn::Child(Some(2)));
+        let parent = frozen(process(9, "node", vec![writes(5, 7)]), waits);
+        let found = |serves: bool| {
+            let mut server = reader();
+            let accepts = serves.then(|| on_outside(Outside::Socket));
+            server.threads.extend(accepts);
+            leaked([parent.clone(), server]).len()
+        };
+        assert_eq!((found(false), found(true)), (1, 0));
     }
 
     #[test]

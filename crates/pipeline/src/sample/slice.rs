@@ -123,6 +123,7 @@ impl Slice {
             is_frozen: !self.has_run(),
             idle_s: None,
             language: Language::default(),
+            is_in_background: false,
             threads: Vec::new(),
             age_s: self.counted.as_secs_f64(),
             counted_s: self.counted.as_secs_f64(),

@@ -14,6 +14,10 @@ const MIN_ONLY: f64 = 0.5;
 /// So has one that is ready to run for this share, whatever keeps it from that.
 const MAX_ONLY_QUEUED: f64 = 0.3;
 
+/// What helps a stage that waits for a disk: one that waits for each of many small requests gains by larger
+/// ones.
+const DISK: &str = "A faster disk, fewer and larger requests";
+
 /// The sentences that say what would help.
 pub(super) fn remedy(
     bottleneck: &Bottleneck,
@@ -59,11 +63,11 @@ pub(super) fn remedy(
             let is_only = delay.is_none() && !is_emptied;
             let delay = more_time_text(bottleneck);
             if shares.runs >= MIN_MENTIONED {
-                format!("A faster disk, less data or a faster {name} helps{pipes}.{delay}")
+                format!("{DISK}, less data or a faster {name} helps{pipes}.{delay}")
             } else if is_only {
-                format!("Only a faster disk or less data helps{pipes}.")
+                format!("{DISK} or less data helps{pipes}.")
             } else {
-                format!("A faster disk or less data helps.{delay}")
+                format!("{DISK} or less data helps.{delay}")
             }
         }
         MainActivity::IsStopped => stopped_text(bottleneck, shares),
@@ -166,7 +170,8 @@ fn faster_text(bottleneck: &Bottleneck, shares: &Shares, name: &str, pipes: &str
     let waits = bottleneck.waits >= MIN_MENTIONED || queued >= MAX_ONLY_QUEUED;
     let pauses = bottleneck.children.is_none() && shares.elsewhere >= MIN_MENTIONED;
     let is_helped = also_disk || iowait.is_some() || waits || is_emptied || pauses;
-    let is_only = bottleneck.delay.is_none() && !is_helped;
+    // To run more children at once, or fewer, or another one of them, helps, too.
+    let is_only = bottleneck.delay.is_none() && bottleneck.children.is_none() && !is_helped;
     let only = if is_only && shares.runs >= MIN_ONLY {
         "Only a"
     } else {
@@ -182,7 +187,16 @@ fn faster_text(bottleneck: &Bottleneck, shares: &Shares, name: &str, pipes: &str
     );
     let pause = if pauses { &*pause } else { "" };
     let iowait = iowait.unwrap_or_default();
-    format!("{only} faster {name}{disk} helps{pipes}.{pause}{delay}{iowait}")
+    let are_short = bottleneck
+        .children
+        .as_ref()
+        .is_some_and(|children| children.are_short);
+    let fewer = if are_short {
+        ", or fewer starts of it,"
+    } else {
+        ""
+    };
+    format!("{only} faster {name}{disk}{fewer} helps{pipes}.{pause}{delay}{iowait}")
 }
 
 /// That more processor time helps, too, if the stage often waits for it.

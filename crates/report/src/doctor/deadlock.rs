@@ -130,7 +130,18 @@ fn remedy(observation: &Observation, deadlock: &Deadlock) -> String {
             "start the program that opens the other end, or open it by O_NONBLOCK or O_RDWR."
                 .to_owned()
         }
-        (DeadlockKind::Stopped, Some(member)) => format!("kill -CONT {}", member.who.pid),
+        (DeadlockKind::Stopped, Some(member)) => {
+            let pid = member.who.pid;
+            let process = observation.find(pid);
+            if process.is_some_and(|process| process.is_in_background) {
+                format!(
+                    "'fg' in its shell, if it was stopped since it read its terminal in the background \
+                     ('< /dev/null' avoids that); else kill -CONT {pid}"
+                )
+            } else {
+                format!("kill -CONT {pid}")
+            }
+        }
         _ => String::new(),
     }
 }

@@ -208,8 +208,14 @@ fn describe_leaked(observation: &Observation, leaked: &LeakedWriteEnd) -> String
             "{reader} waits for it, and keeps a write end open itself ({fd}); it has not moved for {time}."
         );
     }
+    let holder = observation.find(leaked.holder.pid);
+    let moved = if holder.is_some_and(|holder| holder.is_frozen) {
+        "neither has moved"
+    } else {
+        "the reader has not moved"
+    };
     format!(
-        "{reader} waits for it, and {} keeps the write end open ({fd}); neither has moved for {time}.",
+        "{reader} waits for it, and {} keeps the write end open ({fd}); {moved} for {time}.",
         full(&leaked.holder),
     )
 }

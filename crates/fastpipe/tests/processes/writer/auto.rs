@@ -6,7 +6,7 @@ use std::io::Read;
 use std::os::fd::OwnedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::common::onward::splice;
 use crate::common::process::{Forked, in_own_process, set_huge_pages};
@@ -25,6 +25,8 @@ const LOAN: usize = 256 * KIB;
 const MORE: usize = 48 * MIB;
 /// Sent in wait for the wanted trial.
 const MAX_SENT: usize = 4096 * MIB;
+/// An emulated processor takes minutes for that.
+const MAX_TIME: Duration = Duration::from_secs(20);
 /// Mean rate, in bytes per second, above which a trial must have ended before
 /// [`MAX_SENT`]. It is twice the rate below which there are no trials.
 const FAST: f64 = (400 << 20) as f64;
@@ -123,7 +125,7 @@ fn is_given_up(report: &Report) -> bool {
     reason.is_some_and(|reason| !matches!(reason, FewBytes | NothingFaster))
 }
 
-/// Sends the stream from offset `at` on until `is_done`, at most up to [`MAX_SENT`].
+/// Sends the stream from offset `at` on until `is_done`, at most up to [`MAX_SENT`], or for [`MAX_TIME`].
 /// Returns the offset of the end.
 fn send_until(
     out: &mut Writer<OwnedFd>,
@@ -131,7 +133,8 @@ fn send_until(
     mut at: usize,
     is_done: impl Fn(&Report) -> bool,
 ) -> usize {
-    while at < MAX_SENT && !is_done(&out.report()) {
+    let started = Instant::now();
+    while at < MAX_SENT && started.elapsed() < MAX_TIME && !is_done(&out.report()) {
         let mut loan = out.lend(LOAN).unwrap();
         loan[..LOAN].copy_from_slice(cycle.piece(at, LOAN));
         loan.commit(LOAN).unwrap();

@@ -16,6 +16,8 @@ use crate::sample::{Children, Observed};
 /// Others hold a stage up if they take this share of what its processors did. What the kernel does for
 /// the pipeline's terminals and sockets looks like others, too.
 const MIN_OTHERS: f64 = 0.3;
+/// A stage that runs for a smaller share of the time has little that the hypervisor could take.
+const MIN_STOLEN: f64 = 0.5;
 /// The stages share too few processors if these are busy for this share of the time.
 const MIN_BUSY: f64 = 0.8;
 /// A quota holds a stage up if it was used up in this share of its periods.
@@ -224,7 +226,11 @@ pub(super) fn cause_of_delay(
     } else {
         0.0
     };
-    if queued < MIN_QUEUED && of_threads < MIN_LACKING && !are_filled {
+    // A processor that the hypervisor takes away leaves a process running as far as the kernel can tell.
+    let busy: f64 = processors.iter().map(|usage| usage.busy).sum();
+    let steal: f64 = processors.iter().map(|usage| usage.steal).sum();
+    let is_stolen = steal >= MIN_OTHERS * busy && stage.shares.runs >= MIN_STOLEN;
+    if queued < MIN_QUEUED && of_threads < MIN_LACKING && !are_filled && !is_stolen {
         return None;
     }
     let delay = delay(observation, stages, stage, queued);
@@ -232,7 +238,6 @@ pub(super) fn cause_of_delay(
         return Some(delay);
     }
     // Starting a program takes some time on an idle machine, too.
-    let busy: f64 = processors.iter().map(|processor| processor.busy).sum();
     let all = processors.len() as f64;
     let are_idle = all > 0.0 && busy <= (1.0 - MIN_IDLE) * all;
     let runs = children.map_or(stage.shares.runs, |children| children.shares.runs);

@@ -439,6 +439,12 @@ fn what_keeps_a_stage_from_running_is_named() {
     assert!((processors - 0.64).abs() < 1e-9, "{processors}");
     let hypervisor = Delay::Hypervisor { steal: 0.7 };
     assert_eq!(cause(&unchanged, 1.0, 0.7), hypervisor);
+    // What runs when the hypervisor stops the processor is not queued.
+    let runs = |stages: &mut [Observed]| {
+        (stages[1].shares.runs, stages[1].shares.queued) = (1.0, 0.0);
+        stages[1].ran_s = 0.3 * stages[1].counted_s;
+    };
+    assert_eq!(cause(&runs, 1.0, 0.7), hypervisor);
     let works = |stages: &mut [Observed]| stages[1].ran_s = 0.5 * stages[1].counted_s;
     let own = Delay::OwnStages {
         stages: 3,
