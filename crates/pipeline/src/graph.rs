@@ -212,6 +212,19 @@ impl Graph {
         found
     }
 
+    /// The same below a user's service manager, which is the parent of that user's orphans as process 1 is of
+    /// others' (PR_SET_CHILD_SUBREAPER), and an ancestor of terminals.
+    pub(crate) fn family(&self, pid: i32) -> Vec<i32> {
+        let is_manager = |pid: &i32| {
+            let process = self.processes.get(pid);
+            process.is_some_and(|process| process.parent == 1 && process.name == "systemd")
+        };
+        let mut ancestors = self.ancestors(pid);
+        let manager = ancestors.iter().position(is_manager);
+        ancestors.truncate(manager.unwrap_or(ancestors.len()));
+        ancestors
+    }
+
     /// Whether processes that can't be examined may have inherited the pipes of this one. Orphans
     /// among the descendants of the `observers` become children of those.
     pub(crate) fn unseen(&self, of: &Process, observers: &[i32]) -> Unseen {

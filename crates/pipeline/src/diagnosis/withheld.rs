@@ -230,9 +230,10 @@ fn is_left_behind(holder: &Observed, reader: &Observed) -> bool {
         let all: BTreeSet<i32> = all.chain([process.process.id.pid]).collect();
         all
     };
-    let (own, others) = (&holder.process, &reader.process);
-    let are_orphans = own.parent == INIT && others.parent == INIT;
-    let are_siblings = are_orphans && own.group == others.group;
+    let is_orphan =
+        |process: &Observed| process.process.parent == INIT || process.ancestors.is_empty();
+    let are_orphans = is_orphan(holder) && is_orphan(reader);
+    let are_siblings = are_orphans && holder.process.group == reader.process.group;
     family(holder).is_disjoint(&family(reader)) && !are_siblings
 }
 

@@ -372,7 +372,7 @@ impl Observer<'_> {
             .map(|tally| {
                 let id = tally.process.id;
                 let now = graph.processes.get(&id.pid).cloned();
-                let mut ancestors = graph.ancestors(id.pid);
+                let mut ancestors = graph.family(id.pid);
                 ancestors.retain(|pid| !self.plan.excluded.contains(pid));
                 let is_asked = self.asked.contains(&id);
                 let limits = self.limits(tally, &load);

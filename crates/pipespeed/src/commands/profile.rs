@@ -2,6 +2,7 @@
 
 mod counted;
 
+use std::fs::File;
 use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
@@ -245,7 +246,7 @@ fn profile_command(
             ending,
             others,
         } = start(&args.command, |command| {
-            command.stdout(Stdio::null());
+            command.stdout(discarding());
         })?;
         Ok(StartedCommand {
             child,
@@ -262,6 +263,13 @@ fn profile_command(
         pipe_probe(),
         start,
     )
+}
+
+/// What discards what is written there: /dev/zero, as /dev/null does (drivers/char/mem.c). With the latter grep
+/// stops at its first match, and tar reads no files.
+fn discarding() -> Stdio {
+    let zero = File::options().write(true).open("/dev/zero");
+    zero.map_or_else(|_| Stdio::null(), Stdio::from)
 }
 
 /// Processors and settings of the cases of a profile.

@@ -1,5 +1,7 @@
 //! What a boosted pipeline gains: whole runs, compared in pairs.
 
+use std::time::Duration;
+
 use serde::Serialize;
 
 use pipespeed_measure::record::{NotRun, Record};
@@ -10,6 +12,8 @@ use pipespeed_stats::{self as stats, Estimate, Ratio, Verdict};
 
 /// The confidence level of the intervals.
 pub const CONFIDENCE: f64 = 0.95;
+/// A run is observed for at most this long.
+pub(super) const MAX_WINDOW: Duration = Duration::from_secs(10);
 
 /// How the pipeline is run.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]

@@ -9,12 +9,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow};
+use rustix::fs::FileType;
 use rustix::process::{WaitOptions, getpid, set_child_subreaper, waitpid};
 
 use super::input;
 use super::output::{CommandOutput, QUIET};
 use super::proof::{
-    Proof, ProofRecord, ProofSettings, ProofWay, Sameness, TimedRun, WayRuns, portable,
+    MAX_WINDOW, Proof, ProofRecord, ProofSettings, ProofWay, Sameness, TimedRun, WayRuns, portable,
 };
 use super::text;
 use super::{AccountReceiver, boosted_command, plain_command, program, shell};
@@ -51,8 +52,6 @@ const REPEATS: u32 = 2;
 const MAX_EACH: usize = 8;
 /// With fewer samples of a run the bottleneck is not named.
 const MIN_SAMPLES: u32 = 10;
-/// A run is observed for at most this long.
-const MAX_WINDOW: Duration = Duration::from_secs(10);
 /// The sidecar, and what the command leaves behind, are waited for at most this long.
 const END_TIMEOUT: Duration = Duration::from_millis(500);
 
@@ -74,9 +73,7 @@ pub(super) fn run(args: &BoostArgs, pairs: u32) -> anyhow::Result<()> {
         "the input of each run",
         [("--json", &args.proof.json)],
     )?;
-    if let Some(input) = &args.proof.input {
-        input::open(input).map_err(|error| usage(error.to_string()))?;
-    }
+    check_input(args)?;
     // Before there are other processes.
     let interrupt = Interrupt::install().context("signal handlers")?;
     let pipe_probe = pipe_probe();
@@ -157,6 +154,23 @@ impl Proof {
         let input = input.map(|path| path.display().to_string());
         Proof::new(command_line(&words), shell, input)
     }
+}
+
+/// Checks that each run can read the same input.
+fn check_input(args: &BoostArgs) -> anyhow::Result<()> {
+    if let Some(input) = &args.proof.input {
+        input::open(input).map_err(|error| usage(error.to_string()))?;
+        return Ok(());
+    }
+    let has_data = rustix::fs::fstat(io::stdin()).is_ok_and(|stat| {
+        FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile && stat.st_size > 0
+    });
+    if has_data {
+        return Err(usage(
+            "standard input is a file, but each run needs it from its beginning: name it by --input",
+        ));
+    }
+    Ok(())
 }
 
 /// Says what will be done. On a terminal, asks whether to do it.

@@ -8,7 +8,7 @@ use pipespeed_report::style::{BOLD, GREEN, RED, YELLOW};
 use pipespeed_report::{Style, describe_bottleneck, interval, pluralize, ratio, significant};
 use pipespeed_stats::{Doubt, Estimate, Verdict};
 
-use super::proof::{Proof, ProofWay, Sameness, TimedRun, WayRuns};
+use super::proof::{MAX_WINDOW, Proof, ProofWay, Sameness, TimedRun, WayRuns};
 
 /// Nothing is promised for pipelines that take less.
 const MIN_SECONDS: f64 = 0.05;
@@ -17,7 +17,7 @@ const MIN_SECONDS_FOR_SHARE: f64 = 0.1;
 
 /// Why nothing was done to any pipe.
 const NONE_CARRIES_MUCH: &str =
-    "no pipe was raised: none was seen to carry much data between two programs";
+    "no pipe was raised: none that is a program's standard input was seen to carry much data";
 
 /// What was gained, by which pipes, and if nothing, why.
 pub fn describe_proof(proof: &Proof, style: Style) -> String {
@@ -186,11 +186,21 @@ fn explain(proof: &Proof) -> Option<String> {
     };
     let was_raised = proof.raised_pipes().next().is_some();
     let reason = if may_be_raised(boosted) {
-        describe_limit(proof.bottleneck.as_ref()?)
+        let limit = describe_limit(proof.bottleneck.as_ref()?, proof.verdict()?);
+        if boosted
+            .seconds
+            .is_some_and(|seconds| seconds.median > MAX_WINDOW.as_secs_f64())
+        {
+            format!("in its first {} s {limit}", MAX_WINDOW.as_secs())
+        } else {
+            limit
+        }
     } else if !was_raised && !left().is_empty() {
         left()
-    } else if was_raised || is_short(proof) {
+    } else if was_raised {
         "the run was too short for any pipe to be raised".to_owned()
+    } else if is_short(proof) {
+        "no pipe was raised: the runs are short, or none carries much data".to_owned()
     } else {
         NONE_CARRIES_MUCH.to_owned()
     };
@@ -208,11 +218,14 @@ fn is_short(proof: &Proof) -> bool {
     seconds.is_some_and(|seconds| seconds.median < MIN_SECONDS)
 }
 
-/// What the bottleneck does, and what would help.
-fn describe_limit(bottleneck: &Bottleneck) -> String {
+/// What the bottleneck of the boosted command does, and what would help, if larger pipes don't.
+fn describe_limit(bottleneck: &Bottleneck, verdict: Verdict) -> String {
     let text = describe_bottleneck(bottleneck, false);
-    let text = format!("{} {}. {}", bottleneck.stage.name, text.does, text.remedy);
-    text.trim_end().to_owned()
+    let does = format!("{} {}", bottleneck.stage.name, text.does);
+    match verdict {
+        Verdict::Undecided => format!("{does} with larger pipes"),
+        _ => format!("{does}. {}", text.remedy).trim_end().to_owned(),
+    }
 }
 
 fn doubts(proof: &Proof) -> impl Iterator<Item = String> {
@@ -492,7 +505,7 @@ mod tests {
             scans: 80,
         };
         insta::assert_snapshot!(describe_account(&account).join("\n"));
-        let nothing = "no pipe was raised: none was seen to carry much data between two programs\n\
+        let nothing = "no pipe was raised: none that is a program's standard input was seen to carry much data\n\
                        0 scans in 0 s took 0 ms of processor time";
         assert_eq!(describe_account(&Account::default()).join("\n"), nothing);
     }

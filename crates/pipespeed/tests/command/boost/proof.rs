@@ -319,8 +319,12 @@ fn an_input_that_can_be_read_only_once_is_refused() {
     // Each run opens it again, from its beginning.
     let file = path("file");
     std::fs::write(&file, "one\n").unwrap();
-    let file = std::fs::File::open(file).unwrap();
-    prove("/dev/stdin", file.into()).succeeded();
+    let opened = || std::fs::File::open(&file).unwrap();
+    prove("/dev/stdin", opened().into()).succeeded();
+    // Without the option nothing would be read.
+    let mut command = boost("--prove=1 --yes", "wc -l");
+    command.stdin(opened());
+    run(command).refused(2, &["standard input is a file", "name it by --input"]);
 }
 
 #[test]

@@ -61,7 +61,8 @@ fn pipe_that_is_left_as_it_is_has_a_reason() {
     let out = reason_of(&connected);
     assert!(out.ends_with(words), "{out}");
     let (alone, _alone) = started("sleep 1000; true", &["sleep 1000"]);
-    let reason = "no pipe was raised: none was seen to carry much data between two programs\n";
+    let reason =
+        "no pipe was raised: none that is a program's standard input was seen to carry much data\n";
     assert_eq!(reason_of(&alone), reason);
 }
 

@@ -6,6 +6,18 @@ use super::*;
 use crate::common::run_alone;
 use crate::profile::number;
 
+/// grep(1) stops at its first match where its output is /dev/null.
+#[test]
+fn what_the_last_stage_reads_does_not_depend_on_where_its_output_goes() {
+    if !can_sample() {
+        return;
+    }
+    let pipeline = profiled("--time 100", "yes | head -c 8M | grep y");
+    let stages = pipeline["stages"].as_array().unwrap();
+    assert_ended(&stages[1], "exited", 0);
+    assert_ended(&stages[2], "exited", 0);
+}
+
 #[test]
 fn each_stages_costs_add_up_and_its_bytes_are_counted() {
     if !can_sample() {
