@@ -388,9 +388,9 @@ fn notes(old: &Run, new: &Run, cases: &[ComparedCase]) -> Vec<String> {
         if let Some(why) = &run.interrupted {
             notes.push(format!("the {which} run ended early: {why}"));
         } else if done < planned {
-            // It was killed, or its time was over.
+            // It was killed, its time was over, or some of its trials failed.
             notes.push(format!(
-                "the {which} run ended early: after {done} of {planned} rounds"
+                "of the {which} run {done} of {planned} rounds are complete"
             ));
         }
         notes.extend(doubts(run, which));

@@ -125,6 +125,7 @@ pub fn frozen(process: Process, thread: ThreadState) -> Observed {
         idle_s: None,
         language: Language::Other,
         is_in_background: false,
+        is_orphan: false,
         threads: vec![thread],
         age_s: 2.0,
         counted_s: 2.0,

@@ -40,6 +40,9 @@ impl LinkSide {
     }
 }
 
+/// The process that adopts those whose parents have ended.
+pub(crate) const INIT: i32 = 1;
+
 /// A process and its pipes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Process {
@@ -212,23 +215,28 @@ impl Graph {
         found
     }
 
-    /// The same below a user's service manager, which is the parent of that user's orphans as process 1 is of
-    /// others' (PR_SET_CHILD_SUBREAPER), and an ancestor of terminals.
+    /// The same below a user's service manager, which is an ancestor of that user's terminals.
     pub(crate) fn family(&self, pid: i32) -> Vec<i32> {
-        let is_manager = |pid: &i32| {
-            let process = self.processes.get(pid);
-            process.is_some_and(|process| process.parent == 1 && process.name == "systemd")
-        };
         let mut ancestors = self.ancestors(pid);
-        let manager = ancestors.iter().position(is_manager);
+        let manager = ancestors.iter().position(|pid| self.is_manager(*pid));
         ancestors.truncate(manager.unwrap_or(ancestors.len()));
         ancestors
+    }
+
+    /// Whether the parent of a process has ended: then it is a child of process 1, or of its user's service
+    /// manager (PR_SET_CHILD_SUBREAPER).
+    pub(crate) fn is_orphan(&self, process: &Process) -> bool {
+        process.parent == INIT || self.is_manager(process.parent)
+    }
+
+    fn is_manager(&self, pid: i32) -> bool {
+        let process = self.processes.get(&pid);
+        process.is_some_and(|process| process.parent == INIT && process.name == "systemd")
     }
 
     /// Whether processes that can't be examined may have inherited the pipes of this one. Orphans
     /// among the descendants of the `observers` become children of those.
     pub(crate) fn unseen(&self, of: &Process, observers: &[i32]) -> Unseen {
-        const INIT: i32 = 1;
         let own = self.ancestors(of.id.pid);
         let is_below = own.iter().any(|pid| observers.contains(pid));
         let is_later = |stat: &Stat| stat.start >= of.id.start;

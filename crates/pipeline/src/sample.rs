@@ -89,6 +89,9 @@ pub struct Observed {
     /// Its ancestors as far as they can be seen, the nearest first.
     #[serde(skip)]
     pub ancestors: Vec<i32>,
+    /// Whether its parent has ended.
+    #[serde(skip)]
+    pub is_orphan: bool,
     /// Whether processes that can't be examined may have its pipes; only if it is frozen.
     #[serde(skip)]
     pub unseen: Unseen,

@@ -120,7 +120,7 @@ pub(super) fn subtitle(run: &Run) -> Vec<String> {
     let done = run.settings.rounds_done;
     let mut words = vec![pluralize(done, "round"), medians(run), processors(run)];
     if run.interrupted.is_some() {
-        words.push(format!("interrupted before round {}", done + 1));
+        words.push(format!("interrupted after {} complete ones", done));
     }
     vec![origin(run), words.join(", ")]
 }

@@ -139,7 +139,7 @@ fn judge_with_size(
 
 /// The options of a run that differ from the conditions of the published figures, which
 /// are the suite's defaults: `--data touch`. Empty if there are none.
-fn deviations(run: &Run) -> String {
+pub(crate) fn deviations(run: &Run) -> String {
     let settings = &run.settings;
     let cases = run.suite.cases(&Overrides::default());
     let Some(own) = cases.first() else {

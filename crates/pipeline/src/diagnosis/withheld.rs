@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::{Finding, LeakedWriteEnd, Observed, Who};
-use crate::graph::{LinkSide, Node};
+use crate::graph::{INIT, LinkSide, Node};
 use crate::observe::Observation;
 use crate::proc::LinkId;
 use crate::wait::{BlockedOn, Outside, ThreadState};
@@ -224,16 +224,13 @@ fn is_meant(
 
 /// Whether a process's parent has ended, which it has in common with the reader of its output.
 fn is_left_behind(holder: &Observed, reader: &Observed) -> bool {
-    const INIT: i32 = 1;
     let family = |process: &Observed| {
         let all = process.ancestors.iter().copied().filter(|pid| *pid != INIT);
         let all: BTreeSet<i32> = all.chain([process.process.id.pid]).collect();
         all
     };
-    let is_orphan =
-        |process: &Observed| process.process.parent == INIT || process.ancestors.is_empty();
-    let are_orphans = is_orphan(holder) && is_orphan(reader);
-    let are_siblings = are_orphans && holder.process.group == reader.process.group;
+    let are_siblings =
+        holder.is_orphan && reader.is_orphan && holder.process.group == reader.process.group;
     family(holder).is_disjoint(&family(reader)) && !are_siblings
 }
 

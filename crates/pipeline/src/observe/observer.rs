@@ -357,9 +357,8 @@ impl Observer<'_> {
     }
 
     pub(crate) fn observation(&mut self) -> Observation {
-        let ids = self.tallies.keys().copied();
-        let replaced = ids.filter(|id| is_replaced(&self.tallies, *id));
-        let replaced: BTreeSet<ProcessId> = replaced.collect();
+        let mut replaced: BTreeSet<ProcessId> = self.tallies.keys().copied().collect();
+        replaced.retain(|id| is_replaced(&self.tallies, *id));
         let graph = &self.scanner.graph;
         for tally in self.tallies.values_mut() {
             if graph.is_running(tally.process.id) {
@@ -384,6 +383,7 @@ impl Observer<'_> {
             .collect();
         // Conclusions name processes by their numbers.
         for observed in &mut processes {
+            observed.is_orphan = graph.is_orphan(&observed.process);
             if observed.is_frozen {
                 observed.unseen = graph.unseen(&observed.process, &self.plan.excluded);
             }

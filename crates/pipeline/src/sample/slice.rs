@@ -124,6 +124,7 @@ impl Slice {
             idle_s: None,
             language: Language::default(),
             is_in_background: false,
+            is_orphan: false,
             threads: Vec::new(),
             age_s: self.counted.as_secs_f64(),
             counted_s: self.counted.as_secs_f64(),

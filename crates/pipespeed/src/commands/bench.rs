@@ -106,8 +106,7 @@ pub fn run(mut args: BenchArgs) -> anyhow::Result<()> {
     let table = |style| report::table(&run, style) + "\n";
     let shown = files.show(&args.output, table, table);
     files.say_saved(args.output.quiet || saved.is_err());
-    shown?;
-    first_error([outcome, saved, check(&run.warnings)])
+    first_error([outcome, saved, check(&run.warnings), shown])
 }
 
 fn measure<S: FnMut(&Run)>(

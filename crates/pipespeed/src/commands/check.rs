@@ -45,13 +45,16 @@ pub fn run(args: &CheckArgs) -> anyhow::Result<()> {
     let checked = run_all(&checks)?;
     let record = CheckRecord::new(header, checked, start.elapsed().as_secs_f64());
     let saved = files.save(|_| Ok(to_json(&record)));
-    if !args.quiet {
-        files.print(args.verbose, |style| report::checks(&record, style))?;
-    }
+    let shown = if args.quiet {
+        Ok(())
+    } else {
+        files.print(args.verbose, |style| report::checks(&record, style))
+    };
     let failed = record.failure();
     first_error([
         failed.map_or(Ok(()), |failure| Err(anyhow!(failure))),
         saved,
+        shown,
     ])
 }
 

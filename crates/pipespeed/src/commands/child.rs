@@ -7,7 +7,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus};
 use std::sync::Once;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use rustix::event::{PollFd, PollFlags, Timespec};
@@ -153,8 +153,17 @@ pub(super) fn wait(
     let signal = Signal::from_named_raw(signal).unwrap_or(Signal::TERM);
     // A second one might mean more to the command.
     let mut polled = [PollFd::new(ending, PollFlags::IN)];
-    let grace = Timespec::try_from(GROUP_GRACE).ok();
-    if matches!(is_any_ready(&mut polled, grace.as_ref()), Ok(false)) {
+    let end = Instant::now() + GROUP_GRACE;
+    let lives_on = loop {
+        let left = end.saturating_duration_since(Instant::now());
+        let timeout = Timespec::try_from(left).ok();
+        match is_any_ready(&mut polled, timeout.as_ref()) {
+            // Another signal ends the wait, too.
+            Ok(false) if !left.is_zero() => {}
+            is_ready => break matches!(is_ready, Ok(false)),
+        }
+    };
+    if lives_on {
         terminate::signal_descendants(proc, others, signal);
     }
     let status = child.wait().context("the command")?;

@@ -83,9 +83,9 @@ pub fn run(args: &CostsArgs) -> anyhow::Result<()> {
     record.warnings.extend(missing);
     let saved = files.save(|_| Ok(to_json(&record)));
     let table = |style| report::costs_table(costs, &record.warnings, style);
-    files.print(args.verbose, table)?;
+    let shown = files.print(args.verbose, table);
     files.say_saved(args.quiet || saved.is_err());
-    first_error([outcome, saved, check(&record.warnings)])
+    first_error([outcome, saved, check(&record.warnings), shown])
 }
 
 /// Returns the time budget of the run, which is binding only if --time is given.

@@ -327,7 +327,14 @@ impl SavedFiles {
                 continue;
             }
             saved.push(destination);
-            match file.save(text(option)?.as_bytes()) {
+            let text = match text(option) {
+                Ok(text) => text,
+                Err(error) => {
+                    failed.push(format!("{option}: {error:#}"));
+                    continue;
+                }
+            };
+            match file.save(text.as_bytes()) {
                 Ok(()) => {}
                 // The reader of standard output may close it early.
                 Err(error) if file.is_stdout() && is_reader_gone(&error, io::stdout()) => {

@@ -86,17 +86,19 @@ pub fn run(args: &LatencyArgs) -> anyhow::Result<()> {
         Ok(())
     };
     // If the only case was not run, the error says everything.
-    if !matches!(record.cases.as_slice(), [only] if only.not_run.is_some()) {
+    let shown = if matches!(record.cases.as_slice(), [only] if only.not_run.is_some()) {
+        Ok(())
+    } else {
         let table = |style| report::latency_table(&record, style);
         files.show(&args.output, table, |style| {
             report::latency_notes(&record, style)
-        })?;
-    }
+        })
+    };
     files.say_saved(args.output.quiet || saved.is_err() || !has_results);
     // Deadlocks at the default sizes are what the naive exchanges are to show.
     let are_wanted = args.naive.is_some() && args.size.is_empty();
     let verdict = outcome.and_then(|()| verdict(&record, are_wanted));
-    first_error([verdict, saved])
+    first_error([verdict, saved, shown])
 }
 
 /// Reads what the kernel shows of a process of one thread.

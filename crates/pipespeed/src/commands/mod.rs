@@ -273,13 +273,16 @@ fn seed(requested: Option<u64>) -> u64 {
     requested.unwrap_or(timestamp().as_microsecond().rem_euclid(1_000_000_000) as u64)
 }
 
-/// Returns the first of these errors and prints the others.
+/// Returns the first of these errors and prints the others. That nobody reads the output any more is one only
+/// if nothing else failed.
 fn first_error(outcomes: impl IntoIterator<Item = anyhow::Result<()>>) -> anyhow::Result<()> {
-    let mut errors = outcomes.into_iter().filter_map(Result::err);
+    let errors = outcomes.into_iter().filter_map(Result::err);
+    let (closed, errors): (Vec<_>, Vec<_>) = errors.partition(|error| error.is::<Closed>());
+    let mut errors = errors.into_iter();
     let Some(first) = errors.next() else {
-        return Ok(());
+        return closed.into_iter().next().map_or(Ok(()), Err);
     };
-    for error in errors.filter(|error| !error.is::<Closed>()) {
+    for error in errors {
         say(&format!("pipespeed: {}", full_message(&error)));
     }
     Err(first)

@@ -6,7 +6,7 @@ use fastpipe::pipe::page_size;
 
 use crate::cli::PagesArgs;
 use crate::commands::files::SavedFiles;
-use crate::commands::{header, memory_suffices};
+use crate::commands::{first_error, header, memory_suffices};
 use pipespeed_base::failure::{say, usage};
 use pipespeed_base::process::require_own_proc;
 use pipespeed_base::text::wrap;
@@ -60,9 +60,9 @@ fn show<R: Serialize>(
     if files.use_stdout() {
         say(text.trim_end());
     }
-    files.print(false, |_| text)?;
+    let shown = files.print(false, |_| text);
     let record = record(header(kind, Machine::read(None, None)));
-    files.save(|_| Ok(to_json(&record)))
+    first_error([files.save(|_| Ok(to_json(&record))), shown])
 }
 
 /// Steps a pipe through system calls and shows its slots.

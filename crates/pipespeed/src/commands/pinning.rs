@@ -88,14 +88,14 @@ pub fn run(args: &CostsArgs) -> anyhow::Result<()> {
     };
     let missing = record.missing.as_deref().unwrap_or_default();
     let source = record.kernel.as_ref().ok_or(missing);
-    files.print(args.verbose, |style| {
+    let shown = files.print(args.verbose, |style| {
         report::pinning(source, &plan, &record.figures, &record.warnings, style)
-    })?;
+    });
     files.say_saved(args.quiet || saved.is_err() || !has_results);
     if !has_results {
         return Err(nothing_measured(outcome, &record.warnings));
     }
-    first_error([outcome, saved, check(&record.warnings)])
+    first_error([outcome, saved, check(&record.warnings), shown])
 }
 
 fn plan(args: &CostsArgs) -> anyhow::Result<PinningPlan> {

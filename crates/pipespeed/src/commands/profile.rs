@@ -175,13 +175,13 @@ fn show(record: &Profile, files: &SavedFiles, args: &ProfileArgs) -> anyhow::Res
         })
     });
     let threshold = args.threshold / 100.0;
-    files.print(args.output.verbose, |style| match &record.pipeline {
+    let shown = files.print(args.output.verbose, |style| match &record.pipeline {
         Some(pipeline) => report::profile_pipeline(record, pipeline, threshold, style),
         None if args.all => report::profile_ladder(record, style),
         None => report::profile_case(record, threshold, style),
-    })?;
+    });
     files.say_saved(args.output.quiet || saved.is_err());
-    saved
+    first_error([saved, shown])
 }
 
 /// The subject of a profile.

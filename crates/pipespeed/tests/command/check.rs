@@ -89,6 +89,15 @@ impl Checks {
 }
 
 #[test]
+fn a_failed_save_is_said_where_nobody_reads_the_output() {
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let mut command = pipespeed("check --only epipe --json /dev/full");
+    command.stdout(writer);
+    run_alone(command).failed(1, &["/dev/full", "No space left"]);
+}
+
+#[test]
 fn pipes_are_what_they_must_be() {
     let directory = tempfile::tempdir().unwrap();
     let mut command = pipespeed(JSON);

@@ -13,6 +13,7 @@ use super::records::Records;
 use crate::channels::{channel, message, waiting};
 use crate::conditions;
 use crate::format::{gib_per_s, pluralize, ratio};
+use crate::published;
 use crate::steps::{fastest, measured, step};
 
 /// The rate of a case.
@@ -63,8 +64,12 @@ pub(super) fn answer(records: &Records) -> Markup {
                 }
                 "."
             }
-        } @else if let Some(rate) = ladder.and_then(|run| rate(run, "write_read")) {
-            p.answer { "A plain pipe, used as in the published experiment, moves " (rate) "." }
+        } @else if let Some(run) = ladder && let Some(rate) = rate(run, "write_read") {
+            p.answer {
+                "A plain pipe"
+                @if published::deviations(run).is_empty() { ", used as in the published experiment," }
+                " moves " (rate) "."
+            }
         }
     }
 }
@@ -89,8 +94,8 @@ pub(super) fn changes(records: &Records) -> Markup {
         h2 id="short" { "What to change in your program" }
         @if helpful.is_empty() {
             p {
-                "Of none of the changes that these records compare is it certain that it helps. More \
-                time or a quieter machine would narrow the intervals."
+                "Of none of the changes that are shown here is it certain that it helps. The sections below \
+                compare more of them; more time or a quieter machine narrows the intervals."
             }
         } @else {
             ul { @for change in &helpful { li { (change) } } }
@@ -148,7 +153,11 @@ fn change_of_channel(run: &Run, touched: Option<&Run>) -> Option<Markup> {
     if best.is_some_and(|(_, best)| rate.median <= best.median) {
         return None;
     }
-    let gain = ratio_if(case, Verdict::Faster)?;
+    // Without a pipe in the list, or with one of another size, the ratio is to something else.
+    let base = run.case(case.compared_with.as_deref()?)?;
+    let is_default_pipe =
+        base.configuration.channel() == Some(Channel::PIPE) && run.settings.pipe_size.is_none();
+    let gain = ratio_if(case, Verdict::Faster).filter(|_| is_default_pipe)?;
     let about = case
         .configuration
         .channel()
@@ -174,9 +183,12 @@ pub(super) fn with_best_sizes(text: &str, records: &Records) -> String {
     let touched = records.run(Suite::Touched);
     let touched = touched.filter(|run| gain_of_sizes(run).is_some());
     match touched.and_then(best_sizes) {
+        // The one size may be the other's best.
         Some(best) => text
-            .replace("65536", &best.buffer_bytes.to_string())
-            .replace("1048576", &best.pipe_bytes.to_string()),
+            .split("1048576")
+            .map(|part| part.replace("65536", &best.buffer_bytes.to_string()))
+            .collect::<Vec<String>>()
+            .join(&best.pipe_bytes.to_string()),
         None => text.to_owned(),
     }
 }

@@ -131,14 +131,14 @@ pub(super) fn run(args: &BoostArgs, pairs: u32) -> anyhow::Result<()> {
         return Err(nothing_measured(outcome, &record.warnings));
     }
     let saved = files.save(|_| Ok(to_json(&record)));
-    files.print(false, |style| text::describe_proof(&record, style))?;
+    let shown = files.print(false, |style| text::describe_proof(&record, style));
     files.say_saved(args.proof.quiet || saved.is_err());
     let differs = if record.output == Some(Sameness::Differs) {
         Err(anyhow!("boosted, the command had a different output"))
     } else {
         Ok(())
     };
-    first_error([outcome, saved, differs, check(&record.warnings)])
+    first_error([outcome, saved, differs, check(&record.warnings), shown])
 }
 
 impl Proof {

@@ -2,7 +2,7 @@
 
 use super::{ProfileSetting, trial_count};
 use crate::commands::files::SavedFiles;
-use crate::commands::header;
+use crate::commands::{first_error, header};
 use pipespeed_base::interrupt::Interrupt;
 use pipespeed_explain::costs::{Places, measure};
 use pipespeed_explain::profile::counted::{CaseAccount, CountedRecord, CountedSettings, count};
@@ -60,9 +60,9 @@ pub(super) fn run(
         cases: accounts,
     };
     let saved = files.save(|_| Ok(to_json(&record)));
-    files.print(output.verbose, |style| {
+    let shown = files.print(output.verbose, |style| {
         report::counted_cases(&record, style)
-    })?;
+    });
     files.say_saved(output.quiet || saved.is_err());
-    saved
+    first_error([saved, shown])
 }

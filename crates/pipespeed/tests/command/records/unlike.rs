@@ -168,7 +168,7 @@ fn an_interrupted_run_is_compared_and_said_to_be_one() {
     says(
         &outcome.out,
         &[format!(
-            "the newer run ended early: after {ROUNDS} of 500 rounds"
+            "of the newer run {ROUNDS} of 500 rounds are complete"
         )],
     );
 }
