@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::diagnosis::{Bottleneck, Certainty, Room, Who};
 use crate::graph::LinkSide;
-use crate::graph::{Process, Unseen};
+use crate::graph::{INIT, Process, Unseen};
 use crate::observe::{Observation, ObservedLink};
 use crate::proc::ProcessId;
 use crate::proc::{Io, Language, LinkFd, LinkId, OtherFiles};
@@ -112,6 +112,7 @@ pub fn frozen(process: Process, thread: ThreadState) -> Observed {
         _ => BTreeMap::new(),
     };
     Observed {
+        is_orphan: process.parent == INIT,
         process,
         arguments: None,
         is_asked: true,
@@ -125,7 +126,6 @@ pub fn frozen(process: Process, thread: ThreadState) -> Observed {
         idle_s: None,
         language: Language::Other,
         is_in_background: false,
-        is_orphan: false,
         threads: vec![thread],
         age_s: 2.0,
         counted_s: 2.0,
