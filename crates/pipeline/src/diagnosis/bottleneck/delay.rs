@@ -149,6 +149,11 @@ fn own_load(observation: &Observation, stages: &[&Observed]) -> f64 {
         .sum()
 }
 
+/// Whether the hypervisor took much of what the processors did. Where /proc/stat shows nothing, it took nothing.
+fn is_much(steal: f64, busy: f64) -> bool {
+    steal > 0.0 && steal >= MIN_OTHERS * busy
+}
+
 /// Whether a process has an end of a link.
 fn has_link(process: &Observed, link: LinkId) -> bool {
     process.process.ends.of_link(link).next().is_some()
@@ -229,7 +234,7 @@ pub(super) fn cause_of_delay(
     // A processor that the hypervisor takes away leaves a process running as far as the kernel can tell.
     let busy: f64 = processors.iter().map(|usage| usage.busy).sum();
     let steal: f64 = processors.iter().map(|usage| usage.steal).sum();
-    let is_stolen = steal >= MIN_OTHERS * busy && stage.shares.runs >= MIN_STOLEN;
+    let is_stolen = is_much(steal, busy) && stage.shares.runs >= MIN_STOLEN;
     if queued < MIN_QUEUED && of_threads < MIN_LACKING && !are_filled && !is_stolen {
         return None;
     }
@@ -295,7 +300,7 @@ pub(super) fn delay(
         stage.threads.len() > 1 && load_of(stage) >= MIN_OWN_LOAD * usages.len() as f64;
     if usages.is_empty() {
         quota.map_or(Delay::Unknown, Delay::Quota)
-    } else if steal >= MIN_OTHERS * busy && steal >= others {
+    } else if is_much(steal, busy) && steal >= others {
         Delay::Hypervisor {
             steal: steal / usages.len() as f64,
         }

@@ -445,6 +445,11 @@ fn what_keeps_a_stage_from_running_is_named() {
         stages[1].ran_s = 0.3 * stages[1].counted_s;
     };
     assert_eq!(cause(&runs, 1.0, 0.7), hypervisor);
+    // Nothing is known of the processors, as where a container hides /proc/stat.
+    assert!(!matches!(
+        cause(&unchanged, 0.0, 0.0),
+        Delay::Hypervisor { .. }
+    ));
     let works = |stages: &mut [Observed]| stages[1].ran_s = 0.5 * stages[1].counted_s;
     let own = Delay::OwnStages {
         stages: 3,

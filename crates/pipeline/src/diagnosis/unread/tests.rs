@@ -1,0 +1,297 @@
+use super::*;
+use crate::fixtures::{
+    busy, child_of, frozen, observation, on_input, on_outside, on_room, process, reads, writes,
+};
+use crate::observe::FillChange;
+use crate::proc::{Io, Language};
+use crate::wait::LinkWait;
+
+fn found(processes: Vec<Observed>) -> Vec<Unread> {
+    find(&observation(processes), &BTreeSet::new())
+}
+
+fn blocked() -> Observed {
+    let yes = child_of(2, process(1, "yes", vec![writes(1, 7)]));
+    frozen(yes, on_room(7))
+}
+
+fn reader(thread: ThreadState) -> Observed {
+    frozen(process(2, "python3", vec![reads(5, 7)]), thread)
+}
+
+#[test]
+fn a_parent_that_waits_and_does_not_read_is_named() {
+    let mut parent = reader(on_outside(Outside::Timer));
+    parent.is_frozen = false;
+    let [unread] = &found(vec![blocked(), parent.clone()])[..] else {
+        panic!();
+    };
+    assert_eq!((&*unread.writer.name, unread.readers.len()), ("yes", 1));
+    assert_eq!(unread.readers[0].child, None);
+    parent
+        .threads
+        .push(ThreadState::Waiting(BlockedOn::Child(Some(1))));
+    let [unread] = &found(vec![blocked(), parent])[..] else {
+        panic!();
+    };
+    assert_eq!(unread.readers[0].child, Some(blocked().who()));
+}
+
+/// `for line in p.stdout: run(["sleep", "60"])`.
+#[test]
+fn a_parent_that_waits_for_another_child_may_read_on() {
+    let sleep = |parent| {
+        let sleep = child_of(parent, process(3, "sleep", Vec::new()));
+        frozen(sleep, on_outside(Outside::Timer))
+    };
+    let parent = |waited: Option<i32>, other: &Observed| {
+        let mut parent = reader(ThreadState::Waiting(BlockedOn::Child(waited)));
+        parent.children = Some(Children {
+            names: vec![other.process.name.clone()],
+            shares: other.shares,
+            outside: other.outside.clone(),
+            on: Vec::new(),
+            processors: 0.0,
+            are_short: false,
+        });
+        parent
+    };
+    let found = |waited: Option<i32>, other: Observed| {
+        let found = found(vec![blocked(), parent(waited, &other), other]);
+        let [unread] = &found[..] else {
+            panic!("{found:?}");
+        };
+        (unread.readers[0].child.is_some(), unread.may_be_read)
+    };
+    assert_eq!(found(Some(3), sleep(2)), (false, true));
+    assert_eq!(found(None, sleep(2)), (false, true));
+    assert_eq!(found(Some(1), sleep(1000)), (true, false));
+    // A client that waits for the writer.
+    let ends = vec![reads(0, 9)];
+    let client = frozen(child_of(2, process(3, "curl", ends)), on_input(9));
+    let mut server = blocked();
+    server.process.ends = vec![writes(1, 7), writes(4, 9)].into();
+    let parent = parent(Some(3), &client);
+    let all = find(&observation(vec![server, parent, client]), &BTreeSet::new());
+    assert!(matches!(&all[..], [one] if !one.may_be_read), "{all:?}");
+}
+
+#[test]
+fn a_client_reads_on_once_its_server_answers_but_a_parent_need_not() {
+    let socket = LinkId::Socket { inode: 9 };
+    let at_server = || {
+        ThreadState::Waiting(BlockedOn::Pipes {
+            any_of: vec![LinkWait {
+                pipe: socket,
+                fd: Some(3),
+                side: LinkSide::Input,
+            }],
+            or: None,
+        })
+    };
+    let waits = [
+        (at_server(), true),
+        (on_outside(Outside::Socket), true),
+        (on_outside(Outside::Tracer), true),
+        (on_outside(Outside::Event), false),
+    ];
+    for (wait, may_be_read) in waits {
+        let mut stranger = blocked();
+        stranger.process.parent = 1000;
+        stranger.ancestors.clear();
+        let [unread] = &found(vec![stranger, reader(wait.clone())])[..] else {
+            panic!("{wait:?}");
+        };
+        assert_eq!(unread.may_be_read, may_be_read, "{wait:?}");
+        let [unread] = &found(vec![blocked(), reader(wait.clone())])[..] else {
+            panic!("{wait:?}");
+        };
+        let by_itself = wait == on_outside(Outside::Tracer);
+        assert_eq!(unread.may_be_read, by_itself, "{wait:?}");
+    }
+}
+
+#[test]
+fn a_working_or_blocked_reader_is_not_named() {
+    let works = busy(process(2, "gzip", vec![reads(0, 7)]), 0.9, 0.0, 0.0);
+    assert_eq!(found(vec![blocked(), works]), []);
+    let cat = frozen(
+        process(2, "cat", vec![reads(0, 7), writes(1, 8)]),
+        on_room(8),
+    );
+    let sleep = frozen(
+        process(3, "sleep", vec![reads(0, 8)]),
+        on_outside(Outside::Timer),
+    );
+    let unread = found(vec![blocked(), cat, sleep]);
+    let names = unread.iter().map(|unread| &*unread.writer.name);
+    assert_eq!(names.collect::<Vec<&str>>(), ["cat"]);
+}
+
+#[test]
+fn who_takes_its_inputs_in_order_comes_to_this_one() {
+    let ends = vec![reads(3, 8), reads(5, 7), writes(1, 9)];
+    let mut cat = busy(process(2, "cat", ends), 0.1, 0.0, 0.9);
+    cat.on.retain(|on| on.pipe == LinkId::pipe(8));
+    (cat.threads, cat.io) = (vec![on_input(8)], None);
+    let found = |reader: &Observed| {
+        let mut observation = observation(vec![blocked(), reader.clone()]);
+        observation.pipes[0].fill_change = Some(FillChange {
+            is_constant: true,
+            bytes_per_s: 0.0,
+        });
+        find(&observation, &BTreeSet::new()).len()
+    };
+    assert_eq!(found(&cat), 1);
+    cat.io = Some(Io {
+        read_bytes: 1 << 20,
+        reads: 16,
+        ..Io::default()
+    });
+    assert_eq!(found(&cat), 0);
+    // A server reads from others, too.
+    cat.polled = [(LinkId::pipe(8), LinkSide::Input)].into();
+    assert_eq!(found(&cat), 1);
+}
+
+/// As `comm <(sleep 9; sort) <(sort)`.
+#[test]
+fn who_waits_for_its_first_input_comes_to_the_second() {
+    let comm = frozen(
+        process(2, "comm", vec![reads(63, 8), reads(62, 7)]),
+        on_input(8),
+    );
+    let sleep = |ends| frozen(process(3, "sleep", ends), on_outside(Outside::Timer));
+    let first = || sleep(vec![writes(1, 8)]);
+    assert_eq!(found(vec![blocked(), comm.clone(), first()]), []);
+    // A copy of the read end has been left to the other one.
+    let both = sleep(vec![writes(1, 8), reads(60, 7)]);
+    assert_eq!(found(vec![blocked(), comm.clone(), both]), []);
+    // Who could write there waits for the writer here, as a filter of what tee(1) passes on.
+    let mut filter = frozen(
+        process(3, "filter", vec![reads(0, 9), writes(1, 8)]),
+        on_input(9),
+    );
+    let mut tee = blocked();
+    tee.process.ends = vec![writes(1, 7), writes(3, 9)].into();
+    let all = vec![tee.clone(), comm.clone(), filter.clone()];
+    assert_eq!(found(all).len(), 1);
+    // It may hear from another machine, as ssh.
+    filter.threads = vec![ThreadState::Waiting(BlockedOn::Pipes {
+        any_of: vec![LinkWait {
+            pipe: LinkId::pipe(9),
+            fd: Some(0),
+            side: LinkSide::Input,
+        }],
+        or: Some(Outside::Socket),
+    })];
+    assert_eq!(found(vec![tee, comm.clone(), filter]), []);
+    // Whoever writes there can't be examined.
+    assert_eq!(found(vec![blocked(), comm.clone()]), []);
+    // Its standard error, which is its standard output, too.
+    let mut error = blocked();
+    error.process.ends = vec![writes(1, 7), writes(2, 7)].into();
+    assert_eq!(found(vec![error, comm.clone(), first()]).len(), 1);
+    // A runtime that polls has forgotten it.
+    let mut polls = comm;
+    polls.polled = [(LinkId::pipe(8), LinkSide::Input)].into();
+    assert_eq!(found(vec![blocked(), polls, first()]).len(), 1);
+}
+
+/// `Popen(server)`, and then `check_output(client)`, whose server does not get as far as to answer.
+#[test]
+fn who_reads_a_client_may_have_forgotten_its_server() {
+    let reader = |language: Language| {
+        let ends = vec![reads(3, 8), reads(5, 7)];
+        let mut reader = frozen(process(2, "reader", ends), on_input(8));
+        reader.language = language;
+        reader
+    };
+    let timer = on_outside(Outside::Timer);
+    let client = || frozen(process(3, "curl", vec![writes(1, 8)]), timer.clone());
+    let all = found(vec![blocked(), reader(Language::Python), client()]);
+    assert!(matches!(&all[..], [one] if one.may_be_read), "{all:?}");
+    let shell = found(vec![blocked(), reader(Language::Shell), client()]);
+    assert_eq!(shell, []);
+    // Not if it was started by somebody else.
+    let mut stranger = blocked();
+    stranger.process.parent = 1000;
+    stranger.ancestors.clear();
+    let all = vec![stranger, reader(Language::Python), client()];
+    assert_eq!(found(all), []);
+    // The client's parent, as timeout(1), waits for it, and it waits for the server.
+    let ends = vec![writes(1, 8), reads(6, 9)];
+    let client = frozen(child_of(4, process(3, "client", ends)), on_input(9));
+    let signal = on_outside(Outside::Signal);
+    let timeout = frozen(process(4, "timeout", vec![writes(1, 8)]), signal);
+    let mut server = blocked();
+    server.process.ends = vec![writes(1, 7), writes(4, 9)].into();
+    let all = found(vec![server, reader(Language::Python), client, timeout]);
+    assert!(matches!(&all[..], [one] if !one.may_be_read), "{all:?}");
+}
+
+/// Python's `for line in p.stdout`, of a shell whose child fills standard error.
+#[test]
+fn the_other_stream_of_who_is_read_in_order_is_unread() {
+    let mut python = busy(
+        process(2, "python3", vec![reads(3, 8), reads(5, 7)]),
+        0.0,
+        0.0,
+        1.0,
+    );
+    python.on.retain(|on| on.pipe == LinkId::pipe(8));
+    python.threads = vec![on_input(8)];
+    python.io = Some(Io {
+        read_bytes: 40,
+        reads: 20,
+        ..Io::default()
+    });
+    let found = |standard_error: i32| {
+        let ends = vec![writes(1, 8), writes(standard_error, 7)];
+        let shell = busy(process(3, "sh", ends), 0.0, 0.0, 0.0);
+        let all = vec![blocked(), python.clone(), shell];
+        let mut observation = observation(all);
+        observation.pipes[0].fill_change = Some(FillChange {
+            is_constant: true,
+            bytes_per_s: 0.0,
+        });
+        find(&observation, &BTreeSet::new()).len()
+    };
+    // An end that was left to it by accident is none of its streams.
+    assert_eq!((found(2), found(9)), (1, 0));
+}
+
+#[test]
+fn a_writer_that_ran_had_a_reader() {
+    let writer = busy(blocked().process, 0.01, 0.99, 0.0);
+    assert_eq!(found(vec![writer, reader(on_outside(Outside::Timer))]), []);
+}
+
+/// Node and asyncio wait in a poll with a timeout.
+#[test]
+fn a_reader_in_an_event_loop_takes_nothing_and_a_sleeper_may() {
+    let in_loop = ThreadState::Waiting(BlockedOn::Pipes {
+        any_of: vec![LinkWait {
+            pipe: LinkId::pipe(7),
+            fd: Some(5),
+            side: LinkSide::Input,
+        }],
+        or: Some(Outside::Timer),
+    });
+    let constant = |observation: &mut Observation| {
+        observation.pipes[0].unread = Some(4096);
+        observation.pipes[0].fill_change = Some(FillChange {
+            is_constant: true,
+            bytes_per_s: 0.0,
+        });
+    };
+    for (thread, may_be_read) in [(in_loop, false), (on_outside(Outside::Timer), true)] {
+        let mut observation = observation(vec![blocked(), reader(thread)]);
+        constant(&mut observation);
+        let [unread] = &find(&observation, &BTreeSet::new())[..] else {
+            panic!("{observation:?}");
+        };
+        assert_eq!((unread.may_be_read, unread.fd), (may_be_read, Some(1)));
+        assert_eq!(unread.readers[0].fd, Some(5));
+    }
+}
