@@ -180,7 +180,7 @@ fn many_pipelines_leave_no_process_and_no_raised_pipe() {
         return;
     };
     let wanted = std::env::var("PIPESPEED_TEST_RUNS");
-    let wanted: usize = wanted.map_or(40, |number| number.parse().unwrap());
+    let wanted: usize = wanted.map_or(20, |number| number.parse().unwrap());
     let (mut runs, mut raised) = (0, 0);
     while runs < wanted || raised <= 64 {
         let mut command = program.command("boost --report --shell /bin/sh");

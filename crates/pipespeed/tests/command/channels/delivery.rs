@@ -68,7 +68,7 @@ fn came_through(case: &Value) -> Option<&str> {
 /// Single bytes, sizes that fit no page, and messages larger than a pipe.
 #[test]
 fn messages_arrive_whole_through_every_channel() {
-    verified("--all", &["1", "4097", "65537", "1000003"]);
+    verified("--all", &["1", "4097", "1000003"]);
     verified("--channel pipe,ring,ring_copy", &["4M"]);
 }
 

@@ -118,9 +118,9 @@ fn channels() -> impl Iterator<Item = &'static str> {
     Channel::with_data().into_iter().map(Channel::name)
 }
 
-/// Every channel with each of its ends.
+/// Every channel with one of its ends, in turn: the writer, the reader.
 fn channels_and_ends() -> impl Iterator<Item = (&'static str, &'static str)> {
-    channels().flat_map(|channel| ["writer", "reader"].map(|end| (channel, end)))
+    channels().zip(["writer", "reader"].into_iter().cycle())
 }
 
 #[track_caller]
