@@ -2,8 +2,8 @@
 //! [`print_on_stderr`] or [`Patient`], which wait where somebody has set O_NONBLOCK, until a signal
 //! arrives.
 
-use std::fs::File;
 use std::io::{self, Write};
+use std::os::fd::AsFd;
 
 use crate::failure::to_stdout;
 pub use crate::patient::{Patient, print_on_stderr};
@@ -21,8 +21,8 @@ pub fn print(text: impl AsRef<[u8]>) -> anyhow::Result<()> {
 ///
 /// # Errors
 /// Those of close(2).
-pub fn check_by_closing(file: &File) -> io::Result<()> {
-    match file.try_clone() {
+pub fn check_by_closing(file: impl AsFd) -> io::Result<()> {
+    match file.as_fd().try_clone_to_owned() {
         Ok(duplicate) => Ok(nix::unistd::close(duplicate)?),
         // No descriptor is left for the check.
         Err(_) => Ok(()),

@@ -49,8 +49,8 @@ pub fn of_noise(deltas: &[NoiseDelta]) -> Vec<Warning> {
     }
     if let Some(load) = overall.other_load.filter(|load| *load > MAX_OTHER_LOAD) {
         let message = format!(
-            "other processes used {load:.2} processors on average during trials: stop them, or choose other \
-             processors with --cpus"
+            "other processes used {load:.2} processors on average during trials: stop them, or choose \
+             processors that are idle with --cpus"
         );
         found.push(Warning::new(WarningKind::OtherLoad, message));
     }

@@ -1,12 +1,14 @@
 //! The `pipespeed` command.
 #![forbid(unsafe_code)]
 
+use std::io;
 use std::process::ExitCode;
 
 use pipespeed::cli::parse;
 use pipespeed::step;
-use pipespeed_base::failure::exit_code;
+use pipespeed_base::failure::{exit_code, to_stdout};
 use pipespeed_base::interrupt::survive_sigxfsz;
+use pipespeed_base::output::check_by_closing;
 use pipespeed_base::standard;
 use pipespeed_explain::costs::echo;
 use pipespeed_measure::session::SUBCOMMAND;
@@ -51,6 +53,8 @@ fn run() -> ExitCode {
     match parse("pipespeed") {
         Ok(cli) => {
             let outcome = step::leave_interruption(pipespeed::commands::run(cli));
+            // A full disk of NFS is found only now.
+            let outcome = outcome.and_then(|()| to_stdout(check_by_closing(io::stdout())));
             exit_code("pipespeed", outcome)
         }
         Err(code) => code,

@@ -195,13 +195,8 @@ fn sentence(run: &Run, panel: &PanelResult) -> String {
         best_size(panel, |sizes| sizes.buffer_bytes),
         best_size(panel, |sizes| sizes.pipe_bytes)
     );
-    let best = if is_recommended(run, panel) {
-        "Best"
-    } else {
-        "Fastest found"
-    };
     let mut line = format!(
-        "{best} if the reader {reader} and {ends}: {}, {}, {sizes}",
+        "Fastest found if the reader {reader} and {ends}: {}, {}, {sizes}",
         technique(panel),
         place(panel)
     );
@@ -363,7 +358,6 @@ mod tests {
         let name = panel.best.as_ref().unwrap().case.clone();
         let command = panel.best.as_ref().unwrap().command.clone().unwrap();
         let reader = command.split(" | ").nth(1).unwrap();
-        assert!(sentence(&run, &panel).starts_with("Best if the reader"));
         assert!(shown(&run, 1000).contains(reader));
         let case = run.cases.iter_mut().find(|case| case.name == name).unwrap();
         case.summary.as_mut().unwrap().gib_per_s = fixtures::estimate(0.01, 22.7, 46.4);
@@ -398,7 +392,7 @@ mod tests {
                 "not confirmed",
             ],
         );
-        assert!(!text.contains("Best if"), "{text}");
+        assert!(!text.contains("Fastest found if"), "{text}");
     }
 
     #[test]

@@ -5,10 +5,10 @@ use pipespeed_base::size;
 use pipespeed_measure::record::{Run, Search, Sizes};
 use pipespeed_measure::suite::touched::{BEST, SAFE, in_words};
 
-use super::findings::of_steps;
+use super::findings::{is_below, of_steps};
 use super::format::{pluralize, ratio, times};
 use super::sizes::missing_pairs;
-use super::steps::steps;
+use super::steps::{CaseStep, steps};
 
 /// The best sizes and the next: `write_read_best is the best of 12: ...`.
 fn best_of(search: &Search) -> Option<String> {
@@ -53,15 +53,28 @@ pub(super) fn findings(run: &Run) -> Vec<String> {
         .collect()
 }
 
+/// The fastpipe writer with the highest rate, and those that may be as fast.
 fn fastest_safe(run: &Run) -> Option<String> {
     let steps = steps(run).into_iter();
-    let safe = steps.filter(|step| SAFE.contains(&&*step.case.name));
-    let best = safe.max_by(|a, b| {
-        let [a, b] = [a, b].map(|step| step.ratio.estimate.median);
-        a.total_cmp(&b)
-    })?;
+    let mut safe: Vec<_> = steps
+        .filter(|step| SAFE.contains(&&*step.case.name))
+        .collect();
+    let median = |step: &CaseStep<'_>| step.ratio.estimate.median;
+    safe.sort_by(|a, b| median(b).total_cmp(&median(a)));
+    let (best, others) = safe.split_first()?;
+    let is_slower = |other: &CaseStep<'_>| {
+        let [other, best] = [&other.ratio.estimate, &best.ratio.estimate];
+        is_below(other, best, run.null_tolerance())
+    };
+    let alike = others.iter().filter(|other| !is_slower(other));
+    let alike: Vec<&str> = alike.map(|step| &*step.case.name).collect();
+    let alike = match &*alike {
+        [] => String::new(),
+        names => format!("; {} may be as fast", names.join(", ")),
+    };
     Some(format!(
-        "Of fastpipe's writers that sleep and are right for every reader, {} is fastest: {} of {}, {}.",
+        "Of fastpipe's writers that sleep and are right for every reader, {} has the highest rate: {} of {}, \
+         {}{alike}.",
         best.case.name,
         ratio(best.ratio.estimate),
         best.base,
@@ -127,7 +140,10 @@ mod tests {
     fn unsafe_and_spinning_writers_are_not_the_fastest_safe_one() {
         let run = touched();
         let found = &findings(&run)[1];
-        assert!(found.contains("fastpipe_cow_checked is fastest"), "{found}");
+        assert!(
+            found.contains("fastpipe_cow_checked has the highest rate"),
+            "{found}"
+        );
         let faster = ["fastpipe_drained", "fastpipe_auto_spin"];
         let ratio_of = |name: &str| {
             let case = run.cases.iter().find(|case| case.name == name);

@@ -56,10 +56,11 @@ impl ResourceUsage {
         (self.bytes > 0).then(|| seconds * 1e9 * PAGE / self.bytes as f64)
     }
 
-    /// Scales running time and waiting for a processor down to the wall time, which
-    /// processes on several processors may exceed.
-    pub fn within_wall_time(&self) -> ResourceUsage {
-        let most = self.wall_s / (self.cpu_s + self.run_delay_s).max(f64::MIN_POSITIVE);
+    /// Scales running time and waiting for a processor down to the wall time less `asleep_s`, which
+    /// threads on several processors may exceed.
+    pub fn within_wall_time(&self, asleep_s: f64) -> ResourceUsage {
+        let most = (self.wall_s - asleep_s).max(0.0)
+            / (self.cpu_s + self.run_delay_s).max(f64::MIN_POSITIVE);
         let factor = most.min(1.0);
         ResourceUsage {
             cpu_s: self.cpu_s * factor,
@@ -185,11 +186,21 @@ mod tests {
             ..usage()
         };
         let weights = BTreeMap::from([(CostGroup::UserCode, 1)]);
-        let costs = split(&parallel.within_wall_time(), &weights);
+        let costs = split(&parallel.within_wall_time(0.0), &weights);
         is_near(&costs, CostGroup::UserCode, 0.75);
         is_near(&costs, CostGroup::RunDelay, 0.25);
         assert_eq!(costs.len(), 2, "{costs:?}");
-        assert_eq!(usage().within_wall_time(), usage());
+        assert_eq!(usage().within_wall_time(0.1), usage());
+
+        // Two threads at once, for half of the time.
+        let half = ResourceUsage {
+            cpu_s: 1.0,
+            run_delay_s: 0.0,
+            ..usage()
+        };
+        let costs = split(&half.within_wall_time(0.5), &weights);
+        is_near(&costs, CostGroup::UserCode, 0.5);
+        is_near(&costs, CostGroup::Asleep, 0.5);
     }
 
     proptest! {

@@ -12,7 +12,7 @@ use crate::spec::{Case, DataUse, MemorySpec};
 use crate::trial::{Runner, Trial};
 use pipespeed_base::failure::Interrupted;
 use pipespeed_host::noise::NoiseDelta;
-use pipespeed_host::warnings;
+use pipespeed_host::{Warning, warnings};
 
 /// A trial is flagged if its timed part exceeds the plan by this factor.
 const OVERRUN_FACTOR: f64 = 2.0;
@@ -35,6 +35,8 @@ pub struct Bench<R> {
     /// Whether both ends have a processor of their own, so that waiting for
     /// one is a disturbance.
     own_processors: bool,
+    /// The disturbances so far, which are among the warnings of the record.
+    disturbances: Vec<Warning>,
 }
 
 impl<R: Runner> Bench<R> {
@@ -73,7 +75,21 @@ impl<R: Runner> Bench<R> {
             noise: Vec::new(),
             limited: BTreeMap::new(),
             own_processors,
+            disturbances: Vec::new(),
         }
+    }
+
+    /// Takes the disturbances so far among the warnings, so that also a run that is killed has them.
+    fn find_disturbances(&mut self) {
+        let run = &mut self.run;
+        run.header.machine.during = NoiseDelta::overall(&self.noise);
+        let mut found = warnings::of_noise(&self.noise);
+        found.extend(disturbances::too_few_rounds(run));
+        found.extend(disturbances::of_samples(run));
+        run.warnings
+            .retain(|warning| !self.disturbances.contains(warning));
+        run.warnings.extend_from_slice(&found);
+        self.disturbances = found;
     }
 
     fn verify(&mut self, at: usize) -> Result<(), TrialError> {
@@ -167,6 +183,7 @@ impl<R: Runner> Work for Bench<R> {
             case.configuration.reader_bytes_per_call = per_call(|s| s.reader.as_ref());
         }
         comparisons::compare(&mut self.run);
+        self.find_disturbances();
     }
 }
 
@@ -215,18 +232,10 @@ impl<R: Runner> Measurement<R> {
             None => format!("{error:#}"),
         });
         let missing = self.missing();
-        let Bench { mut run, noise, .. } = {
-            let complete = self.work.run.settings.rounds_done;
-            self.work.summarise(complete);
-            self.work
-        };
-        run.header.machine.during = NoiseDelta::overall(&noise);
-        run.warnings.extend(warnings::of_noise(&noise));
+        let complete = self.work.run.settings.rounds_done;
+        self.work.summarise(complete);
+        let mut run = self.work.run;
         run.warnings.extend(missing);
-        let few = disturbances::too_few_rounds(&run);
-        run.warnings.extend(few);
-        let found = disturbances::of_samples(&run);
-        run.warnings.extend(found);
         run
     }
 }

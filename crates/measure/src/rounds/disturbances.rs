@@ -60,7 +60,13 @@ pub fn rounds_for_verdicts(comparisons: usize, confidence: f64) -> usize {
 pub(super) fn too_few_rounds(run: &Run) -> Option<Warning> {
     let comparisons = crate::record::comparisons::count(run);
     let needed = rounds_for_verdicts(comparisons, run.settings.confidence);
-    (comparisons > 0 && run.settings.rounds_done < needed).then(|| {
+    // A case may have more pairs than there are complete rounds.
+    let is_withheld = |case: &CaseResult| {
+        let reason = case.ratio.and_then(|ratio| ratio.reason);
+        reason == Some(stats::Doubt::TooFewRounds)
+    };
+    let is_any_withheld = comparisons > 0 && run.cases.iter().any(is_withheld);
+    (is_any_withheld && run.settings.rounds_done < needed).then(|| {
         let message = format!(
             "{} {} too few for {} ({needed} needed): verdicts are withheld",
             pluralize(run.settings.rounds_done, "round"),

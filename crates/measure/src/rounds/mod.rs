@@ -230,7 +230,8 @@ impl<W: Work> Rounds<W> {
             }
             round += 1;
             let incomplete: Vec<usize> = (0..round).filter(|at| self.lacks_sample(*at)).collect();
-            self.work.summarise(round - incomplete.len());
+            // A case that was closed may have lost rounds that count as complete by now.
+            self.work.summarise(rounds.min(round - incomplete.len()));
             if let Some(record) = self.work.record() {
                 observer.after_round(record);
             }

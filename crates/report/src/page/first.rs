@@ -1,6 +1,7 @@
 //! The first screen: the machine, the answer, what to change, and what may have disturbed the
 //! figures.
 
+use itertools::Itertools as _;
 use maud::{Markup, html};
 use pipespeed_base::{Named as _, size};
 use pipespeed_host::warnings::disturbances_and_load;
@@ -27,14 +28,15 @@ pub(super) fn origin(records: &Records) -> Markup {
     let headers = || records.all().map(|saved| saved.header());
     let dates = || headers().filter_map(|header| header.started_at.get(..10));
     let (first, last) = (dates().min(), dates().max());
-    let guest = headers().find_map(|header| header.machine.virtualisation.hypervisor.clone());
-    let processors = headers().find_map(|header| {
-        let online = header.machine.processors.online.as_ref();
-        Some(pluralize(online?.len(), "processor"))
-    });
+    let guests = headers().map(|header| header.machine.virtualisation.hypervisor.as_ref());
+    let online = headers().map(|header| header.machine.processors.online.as_ref());
+    let counts = online.map(|online| online.map(|list| list.len()));
+    // Of several machines, only what all have.
+    let guest = guests.dedup().exactly_one().ok().flatten();
+    let processors = counts.dedup().exactly_one().ok().flatten();
     html! {
         (machines.join("; "))
-        @if let Some(count) = processors { "; " (count) }
+        @if let Some(count) = processors { "; " (pluralize(count, "processor")) }
         @if let Some(guest) = guest { "; a guest of " (guest) }
         @if let Some(first) = first {
             "; " time datetime=(first) { (first) }

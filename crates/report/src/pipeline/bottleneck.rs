@@ -139,13 +139,13 @@ fn too_few_processors(stages: &[&StageProfile]) -> String {
         .take(MAX_STARVED);
     let each = most.map(|stage| {
         format!(
-            "{} waits for one {} of its time and runs {}",
+            "{} waits for a processor {} of its time and runs {}",
             stage.end.role,
             percent(delayed(stage), 0),
             percent(running(stage), 0)
         )
     });
-    format!("There are too few free processors: {}.", each.format("; "))
+    format!("Processor time is short: {}.", each.format("; "))
 }
 
 /// `sleeps 3 % of its time, and runs mostly user code 92 %`: what a busy stage does.
@@ -239,14 +239,31 @@ fn lack_of_processor(stage: &StageProfile) -> String {
     }
 }
 
-/// The neighbour that a stage mostly waits for.
+/// The neighbour that a stage mostly waits for, if that is known.
 fn waited_for(stages: &[StageProfile], at: usize) -> Option<usize> {
-    let neighbour = match stages[at].waits.first()?.name {
-        SleepReason::Kind(Asleep::Input) => stages[at].reads_from,
-        SleepReason::Kind(Asleep::Room) => stages[at].writes_to,
-        _ => None,
+    let waits_for = |at: usize, reason| {
+        let first = stages[at].waits.first();
+        first.is_some_and(|wait| wait.name == SleepReason::Kind(reason))
     };
-    Some(neighbour? - 1)
+    if waits_for(at, Asleep::Input) {
+        return Some(stages[at].reads_from? - 1);
+    }
+    if !waits_for(at, Asleep::Room) {
+        return None;
+    }
+    let reads_from_it = |reader: &usize| stages[*reader].reads_from == Some(at + 1);
+    let readers: Vec<usize> = (0..stages.len()).filter(reads_from_it).collect();
+    match *readers {
+        [] => Some(stages[at].writes_to? - 1),
+        [only] => Some(only),
+        // As of tee: one that has its input by then.
+        _ => {
+            let fed = readers
+                .into_iter()
+                .filter(|reader| !waits_for(*reader, Asleep::Input));
+            fed.exactly_one().ok()
+        }
+    }
 }
 
 #[cfg(test)]
@@ -297,6 +314,11 @@ mod tests {
             sentence.contains("it comes down to 1: produce, which sleeps 100 %"),
             "{sentence}"
         );
+        // The first stage has two readers, as tee.
+        let sentence = all_asleep([Room, Input, Timer], |pipeline| {
+            pipeline.stages[2].reads_from = Some(1);
+        });
+        assert!(sentence.contains("it comes down to 3: sink"), "{sentence}");
         // The first stage waits for input from outside of the pipeline.
         let sentence = all_asleep([Input, Timer, Timer], |_| ());
         assert!(
@@ -367,22 +389,22 @@ mod tests {
 
     #[test]
     fn waiting_for_a_processor_is_the_cause_where_it_is_longer_than_running() {
-        let starved = "There are too few free processors: 2: filter waits for one 60 % of its time and runs 30 %";
+        let starved = "Processor time is short: 2: filter waits for a processor 60 % of its time and runs 30 %";
         for (shares, expected) in [
             // One busy stage, several, and none: on one processor, each stage sleeps while
             // its neighbour waits.
             ([(0.1, 0.1), (0.3, 0.6), (0.1, 0.0)], starved),
             (
                 [(0.35, 0.6), (0.3, 0.6), (0.1, 0.0)],
-                "1: produce waits for one 60 %",
+                "1: produce waits for a processor 60 %",
             ),
             (
                 [(0.2, 0.4), (0.2, 0.4), (0.0, 0.0)],
-                "1: produce waits for one 40 %",
+                "1: produce waits for a processor 40 %",
             ),
             (
                 [(0.9, 0.0), (0.3, 0.6), (0.1, 0.0)],
-                "1: produce runs most of the time. There are too few",
+                "1: produce runs most of the time. Processor time is short",
             ),
             (
                 [(0.6, 0.3), (0.6, 0.3), (0.1, 0.0)],

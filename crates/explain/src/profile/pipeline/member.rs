@@ -71,6 +71,8 @@ pub struct Member {
     pub(super) found: Duration,
     /// When it was last seen.
     pub seen: Duration,
+    /// Time between looks that found all of its threads asleep and the looks before, if it has several.
+    pub(super) asleep: Duration,
     /// How it ended, if known.
     pub status: Option<Status>,
     /// Its pidfd.
@@ -214,6 +216,7 @@ impl Member {
             ran: self.threads.values().map(|(ran, _)| *ran).sum(),
             delayed: self.threads.values().map(|(_, delayed)| *delayed).sum(),
             wall: self.life(),
+            asleep: self.asleep,
         }
     }
 
@@ -341,12 +344,16 @@ impl Member {
                 }
             }
         }
+        let now = now();
+        if !is_awake && sleeping.len() > 1 {
+            self.asleep += now.saturating_sub(self.seen);
+        }
         if !is_awake && let Some(wait) = reason_of_sleep(&sleeping) {
             self.waited[0] |= wait == SleepReason::Kind(Asleep::Input);
             self.waited[1] |= wait == SleepReason::Kind(Asleep::Room);
             *self.waits.entry(wait).or_default() += 1;
         }
-        self.seen = now();
+        self.seen = now;
     }
 }
 

@@ -127,7 +127,13 @@ fn profile(
     let [taken, given] = volumes[0];
     let is_comparable =
         unsampled.wall_s >= MIN_UNSAMPLED * all.wall_s && sampled.wall_s > 0.0 && seen >= MIN_SEEN;
-    let mut end = end_profile(role, scope, all.within_wall_time(), sampled, chains);
+    let mut end = end_profile(
+        role,
+        scope,
+        all.within_wall_time(stage.usage.asleep.as_secs_f64()),
+        sampled,
+        chains,
+    );
     end.usage = all;
     let seen_asleep: u64 = member.waits.values().sum();
     StageProfile {

@@ -11,6 +11,9 @@ pub struct StageUsage {
     pub delayed: Duration,
     /// Wall time.
     pub wall: Duration,
+    /// The least time in which all of its threads slept, by looks at them; zero if that is not known. What
+    /// `ran` and `delayed` leave is too little if threads ran at once.
+    pub asleep: Duration,
     /// Bytes read from its input (0) and written to its output (1), by calls that count them.
     pub bytes: [u64; 2],
 }
@@ -22,6 +25,7 @@ impl StageUsage {
             ran: self.ran.saturating_sub(earlier.ran),
             delayed: self.delayed.saturating_sub(earlier.delayed),
             wall: self.wall.saturating_sub(earlier.wall),
+            asleep: self.asleep.saturating_sub(earlier.asleep),
             bytes: [0, 1].map(|side| self.bytes[side].saturating_sub(earlier.bytes[side])),
         }
     }
@@ -30,6 +34,7 @@ impl StageUsage {
     pub fn and(&self, later: &StageUsage) -> StageUsage {
         StageUsage {
             wall: self.wall + later.wall,
+            asleep: self.asleep + later.asleep,
             ..self.and_part(later, [true; 2])
         }
     }
@@ -41,6 +46,8 @@ impl StageUsage {
             ran: self.ran + part.ran,
             delayed: self.delayed + part.delayed,
             wall: self.wall,
+            // One may run while the other sleeps.
+            asleep: Duration::ZERO,
             bytes: [0, 1]
                 .map(|side| self.bytes[side] + part.bytes[side] * u64::from(is_same[side])),
         }

@@ -399,6 +399,7 @@ fn a_reader_that_takes_little_at_a_time_is_named() {
         let pipeline = group.script(&format!("exec bash -c '{writer} | {slow}'"));
         child(pipeline, "cat");
         let mut last = String::new();
+        // On a busy machine a child is still the shell for long.
         let found = eventually(|| {
             let (text, record, _) = examine(pipeline, pipeline);
             assert!(!text.contains("nobody read"), "{text}");
@@ -409,10 +410,10 @@ fn a_reader_that_takes_little_at_a_time_is_named() {
             let io = fs::read_to_string(format!("/proc/{stage}/io")).ok()?;
             let read = io.lines().find_map(|line| line.strip_prefix("syscr: "))?;
             let read: u64 = read.parse().ok()?;
-            (read > 20).then_some(())
+            let is_named = last.contains("its child sleep") && last.contains(" timer");
+            (read > 20 && is_named).then_some(())
         });
         assert!(found.is_some(), "{last}");
-        assert_contains(&last, &["bash", "its child sleep", " timer"]);
     }
 }
 

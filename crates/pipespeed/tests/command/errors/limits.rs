@@ -314,6 +314,18 @@ fn a_full_device_as_standard_output_is_an_error() {
 }
 
 #[test]
+fn an_error_that_closing_standard_output_finds_is_reported() {
+    for args in ["meter -q", "read --bytes-to-pipe 16", "bench --list", "man"] {
+        let mut command = with_16_bytes(pipespeed(args));
+        if !conditions::failing_call(&mut command, libc::SYS_close, libc::EDQUOT) {
+            return;
+        }
+        let outcome = start_into(command, tempfile::tempfile().unwrap()).finish();
+        outcome.failed(1, &["standard output", "quota exceeded"]);
+    }
+}
+
+#[test]
 fn standard_output_or_input_that_is_closed_is_handled() {
     let closed = |args: &str, which: &str| {
         let mut command = Command::new("sh");
