@@ -23,7 +23,7 @@ pub struct Busy {
     has_more: bool,
     /// The mean number used by other processes.
     others: f64,
-    /// The mean number that the hypervisor gave to other guests.
+    /// The mean number that the hypervisor withheld.
     stolen: f64,
     /// The load average of the last minute.
     load_average: Option<f64>,
@@ -63,18 +63,18 @@ impl Busy {
 
     /// What to say before the first trial, in a line.
     pub fn announcement(&self) -> String {
-        let used = self.describe("use", "gives");
+        let used = self.describe("use", "withholds");
         format!("note: the machine is busy: {used}; results will be disturbed")
     }
 
     /// The same for the record of the run.
     pub fn warning(&self) -> Warning {
-        let used = self.describe("used", "gave");
+        let used = self.describe("used", "withheld");
         let message = format!("before the first trial {used}");
         Warning::new(WarningKind::Busy, message)
     }
 
-    fn describe(&self, use_verb: &str, give_verb: &str) -> String {
+    fn describe(&self, use_verb: &str, withhold_verb: &str) -> String {
         let count = self.processors;
         let processors = match (count, self.has_more) {
             (1, true) => "the processor chosen".to_owned(),
@@ -94,8 +94,7 @@ impl Busy {
         if is_main(self.stolen) {
             let share = 100.0 * (self.stolen / count as f64).min(1.0);
             parts.push(format!(
-                "the hypervisor {give_verb} {share:.0} % of the processor time to other guests \
-                 (steal)"
+                "the hypervisor {withhold_verb} {share:.0} % of the processor time (steal)"
             ));
         }
         let load = self.load_average;
@@ -169,7 +168,7 @@ mod tests {
         let text = look(stolen, &[0, 1]).unwrap().announcement();
         says(
             &text,
-            &["busy: the hypervisor gives 20 % of the processor time to other guests"],
+            &["busy: the hypervisor withholds 20 % of the processor time (steal)"],
         );
         let both = [(0.5, 0.25), (0.5, 0.15), IDLE, IDLE];
         let text = look(both, &[0, 1]).unwrap().announcement();
@@ -177,7 +176,7 @@ mod tests {
             &text,
             &[
                 "use 1.0 of the 2 processors",
-                " and the hypervisor gives 20 %",
+                " and the hypervisor withholds 20 %",
             ],
         );
     }

@@ -48,7 +48,7 @@ pub struct NoiseReading {
 struct CpuSeconds {
     /// Time in user mode, in the kernel, and in interrupts.
     busy: f64,
-    /// Time in which the host ran other guests instead of this one.
+    /// Time in which the host did not run this guest.
     steal: f64,
 }
 
@@ -124,12 +124,13 @@ impl NoiseProbe {
             .filter(|word| !word.is_empty())
             .map_while(|word| word.parse::<u64>().ok());
         let seconds = |_: usize| counts.next().unwrap_or(0) as f64 / self.ticks_per_s;
-        let [user, nice, system, _idle, _iowait, irq, softirq, steal] =
+        let [user, nice, system, _idle, _iowait, _irq, _softirq, steal] =
             std::array::from_fn(seconds);
         Some((
             number,
             CpuSeconds {
-                busy: user + nice + system + irq + softirq,
+                // Interrupts are no process's, and those of loopback connections our own.
+                busy: user + nice + system,
                 steal,
             },
         ))
@@ -168,7 +169,7 @@ pub(super) struct Used {
     pub(super) all: usize,
     /// The mean number of them that ran processes.
     pub(super) others: f64,
-    /// The mean number of them that the hypervisor gave to other guests.
+    /// The mean number of them that the hypervisor withheld.
     pub(super) stolen: f64,
 }
 

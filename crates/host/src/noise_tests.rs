@@ -87,7 +87,7 @@ fn warnings_depend_on_the_sum_of_all_trials() {
         ]
     );
     assert!(said[0].message.contains("1.0 %"), "{}", said[0].message);
-    says(&said[1].message, &["0.50 s in 1 of 10"]);
+    says(&said[1].message, &["1 of 10 trials (0.50 s"]);
     says(&said[2].message, &["0.22 processors"]);
     // A short trial weighs less.
     deltas[9].seconds = 0.01;

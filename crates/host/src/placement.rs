@@ -259,7 +259,7 @@ fn shortfall(a: &Cpu, b: &Cpu, topology: &Topology) -> Option<String> {
         )),
         Relation::Packages => Some(format!(
             "the two ends run in different packages ({pair}), since no two allowed cores share a cache: data cross \
-             packages, so rates are lower"
+             packages, so rates are lower (a hypervisor may show packages that don't exist)"
         )),
         Relation::Unknown => Some(format!(
             "the relation of the two ends' processors is unknown ({pair}): they may be threads of one core"

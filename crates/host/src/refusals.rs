@@ -213,8 +213,11 @@ fn find(call: RefusableCall, errno: Errno, root: &Root, process: Privileges) -> 
         ),
         // clone(2): too many processes and threads of the user or control group.
         (Errno::AGAIN, RefusableCall::Clone) => because(
-            limit("RLIMIT_NPROC", soft_limit(Resource::RLIMIT_NPROC)),
-            "raise it (ulimit -u), or pids.max of the control group",
+            format!(
+                "{}, or pids.max of a control group",
+                limit("RLIMIT_NPROC", soft_limit(Resource::RLIMIT_NPROC))
+            ),
+            "raise the one that is reached (ulimit -u, TasksMax, --pids-limit)",
         ),
         // perf_event_open(2): EPERM of mmap(2).
         (Errno::PERM | Errno::NOMEM, RefusableCall::PerfMmap) => because(
@@ -243,7 +246,7 @@ fn find(call: RefusableCall, errno: Errno, root: &Root, process: Privileges) -> 
                 pass_filter(&call, setting, process),
             ),
             None => because(
-                "no seccomp filter: a security module or a user namespace",
+                "no seccomp filter is seen: a security module or a user namespace",
                 "try it outside the container",
             ),
         },
@@ -263,9 +266,10 @@ fn find(call: RefusableCall, errno: Errno, root: &Root, process: Privileges) -> 
                 ),
             }
         }
-        (Errno::NOSYS | Errno::INVAL, _) => {
-            because("this kernel does not support it", "use a newer kernel")
-        }
+        (Errno::NOSYS | Errno::INVAL, _) => because(
+            "this kernel does not support it",
+            "use a newer kernel, or one that is configured with it",
+        ),
         (Errno::NOENT, _) => because(
             "it does not exist here",
             "in a container, use an image that has it",
@@ -504,7 +508,7 @@ mod tests {
         perf_event_open(2) is refused (ENOSYS): a seccomp filter: the kernel has the call, as /proc/sys/kernel/perf_event_paranoid shows; allow perf_event_open(2) in the filter, usually the container's (Docker: --cap-add PERFMON); besides, /proc/sys/kernel/perf_event_paranoid is 2: have CAP_PERFMON (setcap cap_perfmon,cap_syslog+ep), or set it to 1
         perf_event_open(2) is refused (ENOSYS): a seccomp filter may be the cause, or the kernel lacks it; allow perf_event_open(2) in the filter, usually the container's (Docker: --cap-add PERFMON)
         memory for samples is refused (EPERM): /proc/sys/kernel/perf_event_mlock_kb is too small or in use, and RLIMIT_MEMLOCK is 64KiB; raise either (ulimit -l)
-        tee(2) is refused (EPERM): no seccomp filter: a security module or a user namespace; try it outside the container
+        tee(2) is refused (EPERM): no seccomp filter is seen: a security module or a user namespace; try it outside the container
         ");
     }
 

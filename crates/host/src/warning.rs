@@ -51,7 +51,7 @@ impl fmt::Display for Warning {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WarningKind {
-    /// The hypervisor gave our processors to other guests.
+    /// The hypervisor withheld our processors.
     Steal,
     /// Our processes were runnable but had to wait for a processor.
     RunDelay,

@@ -30,8 +30,8 @@ pub fn of_noise(deltas: &[NoiseDelta]) -> Vec<Warning> {
     let mut found = Vec::new();
     if let Some(share) = overall.steal_share.filter(|share| *share > MAX_STEAL_SHARE) {
         let message = format!(
-            "the hypervisor gave {:.1} % of this guest's processor time to others (steal): repeat the run on a quieter \
-             host or on dedicated processors",
+            "the hypervisor withheld {:.1} % of the processors' time (steal): repeat the run on dedicated \
+             processors, on a quieter host, or without a limit for this guest",
             share * 100.0
         );
         found.push(Warning::new(WarningKind::Steal, message));
@@ -41,8 +41,8 @@ pub fn of_noise(deltas: &[NoiseDelta]) -> Vec<Warning> {
     if throttled_s > 0.0 {
         let trials = throttled().filter(|seconds| *seconds > 0.0).count();
         let message = format!(
-            "the control group's CPU quota stopped processes for {throttled_s:.2} s in {trials} of {} trials: raise \
-             its cpu.max to 2 processors or more",
+            "the control group's CPU quota stopped processes in {trials} of {} trials ({throttled_s:.2} s, summed over \
+             processors): raise the quota, or stop what else runs in the group",
             deltas.len()
         );
         found.push(Warning::new(WarningKind::Throttled, message));
@@ -71,10 +71,11 @@ fn one_processor(machine: &Machine) -> Option<Warning> {
             "this process may use only processor {only} of {online}, so both ends share it: widen its affinity \
              (taskset) or cpuset"
         ),
-        _ => format!(
+        Some(_) => format!(
             "there is only one processor (number {only}), so both ends share it: use a machine with two or more to \
              measure transfers between processors"
         ),
+        None => format!("this process may use only processor {only}, so both ends share it"),
     };
     Some(Warning::new(WarningKind::Placement, message))
 }
@@ -109,9 +110,9 @@ fn quota(machine: &Machine) -> Option<Warning> {
         None => String::new(),
     };
     let effect = if quota < 2.0 {
-        "two busy ends exceed it and are stopped; raise cpu.max to 2 processors or more"
+        "two ends that are busy at once exceed it and are stopped; raise it to 2 processors or more"
     } else {
-        "the ends are stopped if they and other processes of the group exceed it; raise cpu.max if trials are throttled"
+        "the ends are stopped if they and other processes of the group exceed it; raise it if trials are throttled"
     };
     let message =
         format!("the control group's CPU quota is {quota:.2} processors{period}: {effect}");

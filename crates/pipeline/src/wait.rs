@@ -47,6 +47,9 @@ named! {
         Frozen = "its frozen control group",
         /// For a lock of the kernel.
         KernelLock = "a lock of the kernel",
+        /// The lock of an address space, or of the mappings of a file, which every program takes that
+        /// starts or ends.
+        AddressSpace = "a lock of the address space",
     }
 }
 
@@ -82,12 +85,11 @@ pub fn asleep(function: &str) -> Option<Asleep> {
         // do_freezer_trap() is mostly inlined in it; the other one is that of version 1.
         "get_signal" | "do_freezer_trap" | "__refrigerator" => Asleep::Frozen,
         "__mutex_lock" | "mutex_lock" | "__mutex_lock_slowpath" => Asleep::KernelLock,
-        // The address space's, or those of a mapped file's, which every new program takes (mm/mmap.c,
-        // mm/vma.c).
-        "mmap_region" | "__mmap_region" | "vm_mmap_pgoff" | "__vm_munmap" => Asleep::KernelLock,
-        "unlink_file_vma" | "unlink_file_vma_batch_process" | "vma_link" => Asleep::KernelLock,
-        "vma_link_file" | "vma_prepare" | "dup_mmap" | "exit_mmap" => Asleep::KernelLock,
-        "lock_mm_and_find_vma" | "madvise_lock" | "do_madvise" => Asleep::KernelLock,
+        // mm/mmap.c, mm/vma.c.
+        "mmap_region" | "__mmap_region" | "vm_mmap_pgoff" | "__vm_munmap" => Asleep::AddressSpace,
+        "unlink_file_vma" | "unlink_file_vma_batch_process" | "vma_link" => Asleep::AddressSpace,
+        "vma_link_file" | "vma_prepare" | "dup_mmap" | "exit_mmap" => Asleep::AddressSpace,
+        "lock_mm_and_find_vma" | "madvise_lock" | "do_madvise" => Asleep::AddressSpace,
         _ => return None,
     })
 }

@@ -35,7 +35,7 @@ pub use self::meter::MeterArgs;
 use self::named::{named, named_among};
 use self::number::{percent, seconds, whole};
 pub use self::pages::PagesArgs;
-pub use self::parse::{parse, parse_published};
+pub use self::parse::{failure, parse, parse_published};
 pub use self::pinning::{PinnedPages, PinningArgs};
 pub use self::producers::{FizzbuzzArgs, YesArgs};
 pub use self::profile::{ProfileArgs, ProfileOutput};

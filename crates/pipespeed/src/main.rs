@@ -4,7 +4,7 @@
 use std::io;
 use std::process::ExitCode;
 
-use pipespeed::cli::parse;
+use pipespeed::cli::{failure, parse};
 use pipespeed::step;
 use pipespeed_base::failure::{exit_code, to_stdout};
 use pipespeed_base::interrupt::survive_sigxfsz;
@@ -54,7 +54,8 @@ fn run() -> ExitCode {
         Ok(cli) => {
             let outcome = step::leave_interruption(pipespeed::commands::run(cli));
             // A full disk of NFS is found only now.
-            let outcome = outcome.and_then(|()| to_stdout(check_by_closing(io::stdout())));
+            let outcome =
+                outcome.and_then(|()| to_stdout(check_by_closing(io::stdout())).map_err(failure));
             exit_code("pipespeed", outcome)
         }
         Err(code) => code,

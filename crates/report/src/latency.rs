@@ -246,7 +246,7 @@ fn waiting(wait: Waiting) -> &'static str {
     match wait {
         Waiting::Block | Waiting::Poll => "sleeping",
         Waiting::Spin | Waiting::Pause | Waiting::Backoff => "spinning",
-        Waiting::Adaptive => "spinning for 50 us, then sleeping",
+        Waiting::Adaptive => "spinning for up to 50 us, then sleeping",
     }
 }
 

@@ -63,8 +63,9 @@ fn fastest_safe(run: &Run) -> Option<String> {
     safe.sort_by(|a, b| median(b).total_cmp(&median(a)));
     let (best, others) = safe.split_first()?;
     let is_slower = |other: &CaseStep<'_>| {
+        let other_ratio = other.ratio;
         let [other, best] = [&other.ratio.estimate, &best.ratio.estimate];
-        is_below(other, best, run.null_tolerance())
+        other_ratio.is_tested() && is_below(other, best, run.null_tolerance())
     };
     let alike = others.iter().filter(|other| !is_slower(other));
     let alike: Vec<&str> = alike.map(|step| &*step.case.name).collect();

@@ -73,7 +73,7 @@ checks! {
     }
 
     /// Reads a page's frame number from /proc/self/pagemap and its flags from /proc/kpageflags.
-    /// Both need CAP_SYS_ADMIN. Without it, huge pages are verified by smaps, and `pipespeed
+    /// The first needs CAP_SYS_ADMIN, the second may be read by root only. Without them, huge pages are verified by smaps, and `pipespeed
     /// pages` shows less.
     "may-see-frames" => may_see_frames {
         statement: "numbers and flags of page frames are shown",
@@ -150,8 +150,9 @@ fn may_have_hugetlb_pages() -> anyhow::Result<CheckResult> {
         .with_note(format!(
             "raise /{POOL}, or the control group's limit (hugetlb)"
         )),
-        _ => CheckResult::refused(format!("none are reserved: /{POOL} is 0"))
+        Some(0) => CheckResult::refused(format!("none are reserved: /{POOL} is 0"))
             .with_note("root reserves them by writing their number there, soon after boot"),
+        None => CheckResult::refused(format!("none are free, and /{POOL} can't be read")),
     })
 }
 
@@ -170,7 +171,7 @@ fn may_lock_memory() -> anyhow::Result<CheckResult> {
 }
 
 fn may_see_frames() -> anyhow::Result<CheckResult> {
-    const NEEDED: &str = "it takes CAP_SYS_ADMIN in the initial user namespace";
+    const NEEDED: &str = "it takes root with CAP_SYS_ADMIN in the initial user namespace, and a kernel with CONFIG_PROC_PAGE_MONITOR";
     let page = page()?;
     let reason = match frame(&page) {
         Err(error) => format!("/proc/self/pagemap: {error}"),

@@ -52,7 +52,7 @@ pub(super) fn mapped(bytes: usize, pages: Pages, touched: bool) -> io::Result<Bu
 }
 
 /// Returns an error if huge pages were requested and not granted, or can't be verified.
-fn check_huge_pages(buffer: &Buffer) -> io::Result<()> {
+pub(super) fn check_huge_pages(buffer: &Buffer) -> io::Result<()> {
     let requested = buffer.pages() != Pages::Base;
     if requested && !Backing::examine(buffer).is_ok_and(|found| found.all_huge()) {
         let why = "this system grants no huge pages, or does not show them";

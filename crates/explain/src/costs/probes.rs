@@ -12,7 +12,7 @@ use pipespeed_base::standard::open_null;
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
-use super::parts::{mapped, ns_per, pipe_of};
+use super::parts::{check_huge_pages, mapped, ns_per, pipe_of};
 use super::pinning::Pipes;
 use super::{PIECE, Sampler};
 
@@ -146,8 +146,10 @@ pub(super) fn fault(pages: Pages) -> io::Result<Sampler> {
             buffer[at] = 1;
         }
         black_box(&mut *buffer);
-        let faults = (buffer.len() / step) as f64;
-        Ok(vec![ns_per(started.elapsed(), faults)])
+        let elapsed = started.elapsed();
+        // Huge pages may have run out meanwhile.
+        check_huge_pages(&buffer)?;
+        Ok(vec![ns_per(elapsed, (buffer.len() / step) as f64)])
     }))
 }
 

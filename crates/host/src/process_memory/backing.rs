@@ -2,11 +2,11 @@
 
 use std::io;
 
-use fastpipe::buffer::Buffer;
+use fastpipe::buffer::{Buffer, huge_page_size};
 use fastpipe::pipe::page_size;
 use pipespeed_base::named;
 
-use super::{ExaminedProcess, FrameFlags, MappedRegion, Pagemap, regions};
+use super::{ExaminedProcess, FrameFlags, MappedRegion, PageFlags, Pagemap, regions};
 
 /// Page sizes behind a buffer, in bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -103,8 +103,10 @@ fn from_pagemap(address: usize, len: usize) -> io::Result<Option<Backing>> {
         huge: 0,
         shown_by: ShownBy::Pagemap,
     };
+    let mut frames = Vec::with_capacity(entries.len());
     for entry in entries {
         if !entry.is_present() {
+            frames.push(None);
             continue;
         }
         let Some(frame) = entry.frame() else {
@@ -112,11 +114,31 @@ fn from_pagemap(address: usize, len: usize) -> io::Result<Option<Backing>> {
         };
         backing.resident += page as u64;
         let flags = flags.get(frame)?;
-        if flags.is_transparent_huge() || flags.is_hugetlb() {
+        if flags.is_hugetlb() {
             backing.huge += page as u64;
         }
+        frames.push(Some((frame, flags)));
     }
+    let before_first = (address.next_multiple_of(huge_page_size()) - address) / page;
+    let pages = frames.get(before_first..).unwrap_or_default();
+    let huge = pages.chunks_exact(huge_page_size() / page);
+    let huge = huge.filter(|pages| is_transparent_huge_page(pages)).count();
+    backing.huge += (huge * huge_page_size()) as u64;
     Ok(Some(backing))
+}
+
+/// Whether these pages are one transparent huge page. The kernel's flag alone is also set for
+/// smaller ones.
+fn is_transparent_huge_page(pages: &[Option<(u64, PageFlags)>]) -> bool {
+    let Some(Some((first, head))) = pages.first() else {
+        return false;
+    };
+    let is_tail = |(frame, page): (u64, &Option<(u64, PageFlags)>)| {
+        page.is_some_and(|(found, flags)| found == frame && flags.is_compound_tail())
+    };
+    head.is_transparent_huge()
+        && head.is_compound_head()
+        && (first + 1..).zip(&pages[1..]).all(is_tail)
 }
 
 /// Determines the size of the pages behind a buffer that the kernel manages as one, in
@@ -201,7 +223,7 @@ mod tests {
     use super::*;
     use crate::process_memory::smaps::parse;
     use crate::{Root, Transparent};
-    use fastpipe::buffer::{BufferBuilder, Pages, huge_page_size};
+    use fastpipe::buffer::{BufferBuilder, Pages};
     use pipespeed_testing::skip;
 
     const SMAPS: &str = "\
@@ -219,6 +241,26 @@ VmFlags: rd wr mr mw me ac sd hg
 Rss:                2048 kB
 AnonHugePages:      2048 kB
 ";
+
+    /// The pages of folios of this many pages each.
+    fn folios(pages: usize) -> Vec<Option<(u64, PageFlags)>> {
+        let (head, tail, thp) = (1 << 15, 1 << 16, 1 << 22);
+        let flags = |at: usize| if at.is_multiple_of(pages) { head } else { tail };
+        (0..512)
+            .map(|at| Some((7 * 512 + at as u64, PageFlags(thp | flags(at)))))
+            .collect()
+    }
+
+    #[test]
+    fn smaller_folios_are_no_huge_page() {
+        assert!(is_transparent_huge_page(&folios(512)));
+        assert!(!is_transparent_huge_page(&folios(16)));
+        let mut other = folios(512);
+        other[300] = Some((5, PageFlags(1 << 22 | 1 << 16)));
+        assert!(!is_transparent_huge_page(&other));
+        other[300] = None;
+        assert!(!is_transparent_huge_page(&other));
+    }
 
     #[test]
     fn smaps_counts_only_the_mapping_asked_for() {

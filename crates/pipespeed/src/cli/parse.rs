@@ -48,12 +48,12 @@ pub fn parse(program: &'static str) -> Result<super::Cli, ExitCode> {
 
 /// The failure with the exit status that the subcommand has for it: where 1 has a meaning of its own,
 /// another one.
-fn failure(error: anyhow::Error) -> anyhow::Error {
+pub fn failure(error: anyhow::Error) -> anyhow::Error {
     // Of `meter`: data can't be passed on, as in pv(1).
     const TRANSFER: u8 = 16;
     let subcommand = arguments().into_iter().nth(1);
     match subcommand.as_ref().and_then(|word| word.to_str()) {
-        Some("doctor") => usage(full_message(&error)),
+        Some("doctor" | "compare") => usage(full_message(&error)),
         Some("meter") => {
             say(&format!("pipespeed: {}", full_message(&error)));
             AlreadyReported(TRANSFER).into()

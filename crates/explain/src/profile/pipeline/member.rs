@@ -344,8 +344,13 @@ impl Member {
                 }
             }
         }
+        // Threads that wake each other may have slept by turns.
+        let has_run = || {
+            let mut threads = self.threads.iter();
+            threads.any(|(task, times)| proc.schedule(pid, *task).is_some_and(|now| now != *times))
+        };
         let now = now();
-        if !is_awake && sleeping.len() > 1 {
+        if !is_awake && sleeping.len() > 1 && !has_run() {
             self.asleep += now.saturating_sub(self.seen);
         }
         if !is_awake && let Some(wait) = reason_of_sleep(&sleeping) {

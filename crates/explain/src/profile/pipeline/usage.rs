@@ -11,8 +11,8 @@ pub struct StageUsage {
     pub delayed: Duration,
     /// Wall time.
     pub wall: Duration,
-    /// The least time in which all of its threads slept, by looks at them; zero if that is not known. What
-    /// `ran` and `delayed` leave is too little if threads ran at once.
+    /// The time in which all of its threads slept, estimated by looks at them; zero if it has one thread, or
+    /// several processes. What `ran` and `delayed` leave is too little if threads ran at once.
     pub asleep: Duration,
     /// Bytes read from its input (0) and written to its output (1), by calls that count them.
     pub bytes: [u64; 2],
