@@ -33,7 +33,7 @@
 //!
 //! A `Writer` is also an [`io::Write`](std::io::Write): `writeln!(out, ...)`.
 //!
-//! When the reader closes the pipe, as `head` soon does, the next call fails with
+//! When the reader closes the pipe, as `head` soon does, the next call that sends fails with
 //! `BrokenPipe`. Most programs that produce data treat that as success:
 //!
 //! ```
@@ -116,7 +116,7 @@
 //! | fork shares pages with a child | pages to be vmspliced are wiped in the child (MADV_WIPEONFORK), where the writer's methods fail |
 //! | MADV_DONTNEED does not release locked memory | a new mapping replaces it |
 //! | A few bytes pin a huge page | pieces are placed page after page, so the pinned memory is the length sent, rounded up at both ends. A reader that keeps a few bytes of each huge page holds more: see [`Method::Fresh`] |
-//! | Another thread replaces the output (dup2) during a call | everything goes through a private duplicate of the descriptor, checked once |
+//! | Another thread replaces the output (dup2) during a call | pages are handed over through a private duplicate of the descriptor, checked once |
 //! | vmsplice is refused (seccomp), or the output is not a pipe, or has O_APPEND | write(2) continues at the same byte; [`Report::reason`](writer::Report::reason) tells why |
 //! | A future kernel turns vmsplice into a copy | it is probed on a private pipe first |
 //! | O_NONBLOCK is shared by all users of an open file | it is never set; single calls are made non-blocking instead |

@@ -33,7 +33,7 @@ pub enum Method {
     ///
     /// The writer copies at first. After 32 MiB or more, and then at twice the offset of
     /// the last trial, it compares the wall time per byte with that of another method, over
-    /// 8 or 16 MiB at a time. It changes the method if the other one is faster by more than
+    /// 8 MiB or more at a time (eight times the capacity of a large pipe). It changes the method if the other one is faster by more than
     /// 5 % in three of four pairs, or by half throughout, and its fastest part is 5 % faster than
     /// that of the method in use, too. For `CowChecked`, which takes the least processor time,
     /// any gain will do. Apart from the first trial of each method, which is repeated if

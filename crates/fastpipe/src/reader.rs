@@ -49,8 +49,9 @@ impl ReaderBuilder {
     /// Sets how to wait for data; default [`Wait::Block`].
     ///
     /// Under [`Wait::Never`] a read fails with [`io::ErrorKind::WouldBlock`] if
-    /// there is no data. That loses nothing: bytes read before have been
-    /// returned or are still buffered.
+    /// there is no data. With `read`, `fill_buf` and `read_until` that loses nothing: bytes read before
+    /// have been returned or are still buffered. `lines`, `read_line`, `read_exact` and
+    /// `read_to_string` of [`std::io`] may drop what they had read by then.
     pub fn wait(mut self, wait: Wait) -> Self {
         self.wait = wait;
         self

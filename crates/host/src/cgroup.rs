@@ -64,7 +64,7 @@ pub struct Throttling {
     pub periods: u64,
     /// Periods in which the quota was used up before their end.
     pub throttled: u64,
-    /// For how long its processes were stopped then; with cgroup v1 summed over the processors.
+    /// For how long its processes were stopped then, summed over the processors.
     pub stopped: Duration,
 }
 

@@ -130,8 +130,8 @@ pub struct Quota {
     pub processors: f64,
     /// Share of the quota's periods in which it was used up.
     pub throttled: f64,
-    /// For how long processes were stopped by it, in seconds; with cgroup v1 summed over the
-    /// processors.
+    /// For how long processes were stopped by it, in seconds, summed over the processors
+    /// (unthrottle_cfs_rq() in kernel/sched/fair.c).
     pub stopped_s: f64,
 }
 

@@ -235,7 +235,8 @@ fn exchange(mode: ExchangeMode) -> String {
             "one message at a time, sent after the reply to the last".to_owned()
         }
         ExchangeMode::Open(rate) => format!(
-            "{} messages per second on a fixed schedule, each timed from when it was due",
+            "{} messages per second on a fixed schedule, each timed from when it was due; the sender polls from \
+             0.2 ms before that if it has a processor of its own",
             significant(rate)
         ),
         ExchangeMode::Naive(naive) => format!("{naive}: {}", naive.about()),

@@ -81,8 +81,8 @@ checks! {
     }
 
     /// Opens a perf event on this process, maps memory for samples and reads /proc/kallsyms. It
-    /// may be refused by perf_event_paranoid, kptr_restrict or a seccomp filter. `pipespeed
-    /// profile` needs it.
+    /// may be refused by perf_event_paranoid, kptr_restrict or a seccomp filter. The costs of
+    /// `pipespeed profile` need it.
     "may-sample" => may_sample {
         statement: "the kernel may be sampled, and its functions have names",
         reference: "perf_event_open(2); Documentation/admin-guide/sysctl/kernel.rst, perf_event_paranoid",

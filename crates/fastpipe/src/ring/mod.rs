@@ -62,10 +62,10 @@
 //! See [`Wait`](crate::wait::Wait). Under `Block` an end spins for about as long as a wake-up takes, if
 //! that was successful before, and then sleeps by futex(2); the peer makes a system call only to wake
 //! it, when the bytes or the room it waits for are there. `Spin` makes no
-//! system calls and is fastest if each end has a processor of its own. `Adaptive`
+//! system calls to wait, but for a look at its [`Peer`] four times a second, and is fastest if each end has a processor of its own. `Adaptive`
 //! spins as long as that is successful and then sleeps. `Block` and `Adaptive` do
 //! not spin if both ends are bound to the same processor (sched_setaffinity(2), at
-//! the time of `set_wait`).
+//! the time of `set_wait`, or before it when the end was attached).
 //!
 //! While an end waits, the death of the peer is noticed within a second, by a pidfd or by the hang-up
 //! of the socket over which the ring was passed; see [`Peer`]. A producer that always finds room has
@@ -81,9 +81,9 @@
 //! # Trust
 //! The peer can write anything into the ring, header and data, at any time. It can
 //! thereby send wrong bytes, make this process wait, wake up for nothing or make
-//! a system call with each commit, but nothing else. (Where this process can't open files of /proc, it
+//! two system calls with each commit, but nothing else. (Where this process can't open files of /proc, it
 //! can also raise SIGPIPE. Over the socket of an offer it can also send descriptors of any kind. Those that
-//! are not wanted are closed in another thread, however long that takes.)
+//! are not wanted are closed in another thread, if there can be one, however long that takes.)
 //!
 //! * A ring that is offered is accepted up to a [limit](MAX_ACCEPTED).
 //! * The memory can't shrink (F_SEAL_SHRINK; fcntl(2)). An end that is received is

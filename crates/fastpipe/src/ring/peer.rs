@@ -49,11 +49,15 @@ impl Peer {
     /// [accepted](super::Consumer::accept) needs no such care.
     ///
     /// # Errors
-    /// Those of [`child`](Self::child); `NotFound` if the parent dies during the call.
+    /// Those of [`child`](Self::child); `NotFound` if the parent dies during the call, or is outside of
+    /// this process's pid namespace.
     pub fn parent() -> io::Result<Self> {
         let gone = || io::Error::new(io::ErrorKind::NotFound, "the parent process is gone");
         let parent = getppid().ok_or_else(gone)?;
-        let peer = Self::from_pid(parent)?;
+        let peer = match Self::from_pid(parent) {
+            Err(error) if Errno::from_io_error(&error) == Some(Errno::SRCH) => return Err(gone()),
+            found => found?,
+        };
         // If it had died and its id been reused, our parent would be another one now.
         if getppid() == Some(parent) {
             Ok(peer)
@@ -143,7 +147,9 @@ pub(super) fn own_pidfd() -> Option<OwnedFd> {
 /// process has ended and 0 if it is not visible here (proc_pid_fdinfo(5)). `None`
 /// if `fd` is not a pidfd.
 fn pid_of(fd: &OwnedFd) -> Option<i32> {
-    let info = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", fd.as_raw_fd())).ok()?;
+    // This thread may have its own table of descriptors.
+    let path = format!("/proc/thread-self/fdinfo/{}", fd.as_raw_fd());
+    let info = std::fs::read_to_string(path).ok()?;
     info.lines()
         .find_map(|line| line.strip_prefix("Pid:"))?
         .trim()

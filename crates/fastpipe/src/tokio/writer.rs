@@ -76,7 +76,8 @@ impl<F: AsFd> Writer<F> {
         self.inner.get_mut().lend(at_least)
     }
 
-    /// Sends all queued bytes, closes the descriptor, and returns a report.
+    /// Sends all queued bytes, drops the output (which closes a descriptor that the writer owns), and
+    /// returns a report.
     ///
     /// If the future is dropped, so is the writer: it sends what is possible without waiting.
     ///

@@ -65,8 +65,8 @@ impl WriterBuilder {
 
     /// Sets the pipe capacity to aim for, in bytes; default
     /// [`DEFAULT_CAPACITY`]. The pipe is enlarged after the first
-    /// [128 KiB](super::COPIED_FIRST), as far as the system allows, and never
-    /// made smaller.
+    /// [128 KiB](super::COPIED_FIRST), or for the first loan of more than 64 KiB, as far as the
+    /// system allows, and never made smaller.
     pub fn capacity(mut self, bytes: usize) -> Self {
         self.capacity = Some(bytes);
         self
@@ -84,8 +84,8 @@ impl WriterBuilder {
         self
     }
 
-    /// Sets the size of the memory to lend from, in bytes, rounded up to whole
-    /// pages; at most 1 GiB. Default: 2 MiB for `Fresh`, 16 MiB for
+    /// Sets the size of the memory to lend from, in bytes, rounded to whole pages of the
+    /// [kind](Self::pages) in use; at most 1 GiB. Default with huge pages: 2 MiB for `Fresh`, 16 MiB for
     /// `CowChecked`, and for `Drained` more than the pipe's capacity, in at least
     /// two huge pages.
     ///

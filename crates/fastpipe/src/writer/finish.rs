@@ -65,7 +65,8 @@ impl Report {
 }
 
 impl Report {
-    /// Whether pages are handed over rather than copied.
+    /// Whether pages are handed over rather than copied. Bytes of [`repeat`](Writer::repeat), which
+    /// has ways of its own, don't count.
     pub fn is_zero_copy(&self) -> bool {
         self.reason.is_none()
     }

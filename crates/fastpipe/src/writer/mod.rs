@@ -33,7 +33,7 @@ use crate::pipe::{is_pipe, page_size};
 use crate::transfer::{Counts, Output};
 
 /// Number of bytes that a writer copies by write(2) before it considers
-/// vmsplice(2). Below that, enlarging the pipe, probing the kernel and preparing
+/// vmsplice(2), unless a loan of more than 64 KiB or a longer `repeat` is asked for first. Below that, enlarging the pipe, probing the kernel and preparing
 /// huge pages would cost more than copying.
 pub const COPIED_FIRST: u64 = 128 << 10;
 
@@ -73,7 +73,7 @@ const FIRST_REGION: usize = 64 << 10;
 ///
 /// Dropping the writer flushes it and ignores errors; call
 /// [`finish`](Self::finish) to see them. If the thread is panicking nothing is
-/// flushed, and up to one loan of buffered bytes is lost.
+/// flushed: up to one loan of buffered bytes is lost, and what is [queued](Self::queued).
 ///
 /// Copied bytes go into a pipe in pieces of one or two pages ([`Method::copy`]; of 64 KiB if
 /// [`Method::Auto`] finds that faster), and to anything else whole. Where pages are handed
@@ -81,8 +81,8 @@ const FIRST_REGION: usize = 64 << 10;
 ///
 /// # Errors can be retried
 /// After an error the bytes that were not sent remain queued, in order, and the
-/// next call tries to send them again: after a signal, or once a full disk has
-/// space again. A pipe without reader remains broken. Under
+/// next call tries to send them again, as once a full disk has space again. Signals
+/// interrupt no call. A pipe without reader remains broken. Under
 /// [`Wait::Never`](crate::wait::Wait::Never) `WouldBlock` is part of normal use:
 ///
 /// * `commit`, `write` and `repeat` queue what can't be sent now, and succeed;
@@ -130,7 +130,8 @@ const FIRST_REGION: usize = 64 << 10;
 ///
 /// # The output's descriptor
 /// Before it first hands pages over, the writer duplicates the descriptor: after the
-/// first [128 KiB](COPIED_FIRST), and under [`Method::Auto`] with the first trial. From
+/// first [128 KiB](COPIED_FIRST), under [`Method::Auto`] with the first trial; earlier for a loan of
+/// more than 64 KiB and for a long `repeat`. From
 /// then on it sends everything through the duplicate, which [`finish`](Self::finish) or
 /// drop closes. Until that happens the reader sees no end of file, even if the
 /// descriptor itself is closed or replaced (dup2(2)). [`AsFd`] always returns
@@ -286,7 +287,8 @@ impl<F: AsFd> Writer<F> {
         self.wait_until_read()
     }
 
-    /// Sends all queued bytes, closes the descriptor, and returns a report.
+    /// Sends all queued bytes, drops the output (which closes a descriptor that the writer owns), and
+    /// returns a report.
     ///
     /// # Errors
     /// Those of sending, with the writer and the bytes that were not sent: see [`FinishError`], which

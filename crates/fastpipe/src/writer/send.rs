@@ -168,7 +168,13 @@ impl<F: AsFd> Writer<F> {
         let is_used_up = self.region.slab_len() - self.held < at_least;
         let is_long = self.region.slab_len() > self.usual_slab && self.usual_slab >= at_least;
         if self.region.slab_len() < at_least || is_used_up && is_long {
-            self.replace_region(at_least)?;
+            match self.replace_region(at_least) {
+                // To copy takes less memory.
+                Err(error) if self.stage == Stage::ZeroCopy => {
+                    self.switch_to_copying(mapping_failure(&error), at_least)?;
+                }
+                replaced => replaced?,
+            }
         } else if is_used_up {
             let sent = self.out_ref().counts().bytes;
             let Some(out) = &self.out else {

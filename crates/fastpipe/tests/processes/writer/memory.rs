@@ -223,6 +223,44 @@ fn without_lockable_memory_the_rest_is_copied() {
     });
 }
 
+/// Pages that are handed over may need twice the memory of a loan, or another region beside the old one.
+#[test]
+fn a_loan_with_memory_for_one_copy_only_is_copied() {
+    const LONG: usize = 96 * MIB;
+    in_own_process(|| {
+        for setting in settings() {
+            let (reader, writer) = pipe_of(64 * KIB);
+            let reading = expecting(reader, &[64 * KIB]);
+            let mut out = setting.builder.at_once().open(writer).unwrap();
+            let unlimited = getrlimit(Resource::As);
+            let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
+            let pages: u64 = statm.split(' ').next().unwrap().parse().unwrap();
+            let current =
+                Some(pages * fastpipe::pipe::page_size() as u64 + (LONG + 24 * MIB) as u64);
+            setrlimit(
+                Resource::As,
+                Rlimit {
+                    current,
+                    ..unlimited
+                },
+            )
+            .unwrap();
+            let mut at = 0;
+            for len in [KIB, LONG, KIB, MIB] {
+                let mut loan = out
+                    .lend(len)
+                    .unwrap_or_else(|error| panic!("{setting:?}: {error}"));
+                fill(&mut loan[..len], at as u64);
+                loan.commit(len).unwrap();
+                at += len;
+            }
+            setrlimit(Resource::As, unlimited).unwrap();
+            assert_eq!(out.finish().unwrap().counts.bytes, at as u64);
+            assert_eq!(reading.join().unwrap(), at as u64, "{setting:?}");
+        }
+    });
+}
+
 #[test]
 fn losing_huge_pages_shortens_no_loan_and_loses_no_byte() {
     in_own_process(|| {

@@ -270,7 +270,9 @@ pub(super) fn delay(
 ) -> Delay {
     let quota = stage.quota.filter(|quota| quota.throttled >= MIN_THROTTLED);
     if let Some(quota) = quota {
-        let is_most = quota.stopped_s >= queued / 2.0 * stage.counted_s;
+        // Summed over the processors, of which the group uses about as many as it may.
+        let stopped_s = quota.stopped_s / quota.processors.max(1.0);
+        let is_most = stopped_s >= queued / 2.0 * stage.counted_s;
         if is_most || quota.throttled >= MIN_USED_UP || is_at_quota(stage) {
             return Delay::Quota(quota);
         }
