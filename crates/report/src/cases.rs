@@ -95,10 +95,7 @@ pub(super) fn comparisons(run: &Run) -> TableBlock {
         }
         table.row_with_text(cells, Cell::painted(text, verdict_colour(verdict)));
     }
-    TableBlock::new(
-        "Each case against the one that differs in one factor",
-        table,
-    )
+    TableBlock::new("Each case against the one it is compared with", table)
 }
 
 pub(super) fn verdict_colour(verdict: Verdict) -> &'static str {

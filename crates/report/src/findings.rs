@@ -103,7 +103,7 @@ fn data_in_use(run: &Run) -> Option<String> {
     let (best, best_rate) = fastest(used())?;
     let (plain_name, plain_shown) = (&plain.name, significant(plain_rate.median));
     let gain = if best.name == plain.name {
-        "and no case was faster".to_owned()
+        "and no case had a higher median".to_owned()
     } else if is_below(plain_rate, best_rate, run.null_tolerance()) {
         let gain = times(best_rate.median / plain_rate.median);
         format!("{gain} the rate of {plain_name} ({plain_shown})")

@@ -75,11 +75,10 @@ pub(super) fn cases_without_twin(run: &Run) -> impl Iterator<Item = &CaseResult>
     cases.filter(move |case| twin.is_none_or(|twin| case.name != *twin))
 }
 
-/// The reason of a verdict that only the null control prevents, which the figures beside it
-/// don't show.
+/// The reason of an undecided verdict that the figures beside it don't show.
 pub(super) fn hidden_reason(ratio: &Ratio) -> Option<&'static str> {
-    let reason = ratio.reason.filter(|reason| *reason == Doubt::NullControl);
-    reason.map(Doubt::words)
+    let is_hidden = |reason: &Doubt| matches!(reason, Doubt::NullControl | Doubt::TooFewRounds);
+    ratio.reason.filter(is_hidden).map(Doubt::words)
 }
 
 /// A verdict in words, before the other case's name.

@@ -172,13 +172,16 @@ fn undecided(comparisons: &[Comparison], slower_by: f64) -> String {
     format!("; {count} undecided ({names}): measure more rounds")
 }
 
-/// Returns an addition to a verdict that names the disturbed runs.
+/// Returns an addition to a verdict that names the disturbed runs, and failed null controls.
 fn disturbed(comparisons: &[Comparison]) -> String {
     let mut disturbed: Vec<&str> = comparisons
         .iter()
         .filter_map(Comparison::disturbed)
         .collect();
     disturbed.dedup();
+    if comparisons.iter().any(Comparison::has_failed_control) {
+        disturbed.push("a null control failed");
+    }
     let additions = disturbed
         .iter()
         .map(|what| format!("; {what}: measure again"));
