@@ -169,8 +169,9 @@ impl<F: AsFd> Writer<F> {
         let is_long = self.region.slab_len() > self.usual_slab && self.usual_slab >= at_least;
         if self.region.slab_len() < at_least || is_used_up && is_long {
             match self.replace_region(at_least) {
-                // To copy takes less memory.
+                // To copy takes less memory. If there is not even that much, nothing changes.
                 Err(error) if self.stage == Stage::ZeroCopy => {
+                    Region::for_copying(at_least)?;
                     self.switch_to_copying(mapping_failure(&error), at_least)?;
                 }
                 replaced => replaced?,

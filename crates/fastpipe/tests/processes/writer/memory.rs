@@ -226,7 +226,7 @@ fn without_lockable_memory_the_rest_is_copied() {
 /// Pages that are handed over may need twice the memory of a loan, or another region beside the old one.
 #[test]
 fn a_loan_with_memory_for_one_copy_only_is_copied() {
-    const LONG: usize = 96 * MIB;
+    const LONG: usize = 512 * MIB;
     in_own_process(|| {
         for setting in settings() {
             let (reader, writer) = pipe_of(64 * KIB);
@@ -236,7 +236,7 @@ fn a_loan_with_memory_for_one_copy_only_is_copied() {
             let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
             let pages: u64 = statm.split(' ').next().unwrap().parse().unwrap();
             let current =
-                Some(pages * fastpipe::pipe::page_size() as u64 + (LONG + 24 * MIB) as u64);
+                Some(pages * fastpipe::pipe::page_size() as u64 + (LONG + LONG / 2) as u64);
             setrlimit(
                 Resource::As,
                 Rlimit {
@@ -246,10 +246,9 @@ fn a_loan_with_memory_for_one_copy_only_is_copied() {
             )
             .unwrap();
             let mut at = 0;
-            for len in [KIB, LONG, KIB, MIB] {
-                let mut loan = out
-                    .lend(len)
-                    .unwrap_or_else(|error| panic!("{setting:?}: {error}"));
+            for (ask, len) in [(KIB, KIB), (LONG, MIB), (KIB, KIB), (MIB, MIB)] {
+                let lent = out.lend(ask);
+                let mut loan = lent.unwrap_or_else(|error| panic!("{setting:?}: {error}"));
                 fill(&mut loan[..len], at as u64);
                 loan.commit(len).unwrap();
                 at += len;

@@ -322,7 +322,7 @@ fn an_error_that_closing_standard_output_finds_is_reported() {
         ("doctor -- true", 2),
     ] {
         let mut command = with_16_bytes(pipespeed(args));
-        if !conditions::failing_call(&mut command, libc::SYS_close, libc::EDQUOT) {
+        if !conditions::failing_close(&mut command, libc::EDQUOT) {
             return;
         }
         let outcome = start_into(command, tempfile::tempfile().unwrap()).finish();
