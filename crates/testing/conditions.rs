@@ -281,18 +281,6 @@ pub fn no_pidfd_of_others(command: &mut Command, errno: i32) -> bool {
     true
 }
 
-/// Makes close(2) report this error for every descriptor. False, with a skip, if a filter can't be
-/// installed.
-pub fn failing_close(command: &mut Command, errno: i32) -> bool {
-    // With this one, true(1) would fail itself.
-    if !without_call(&mut Command::new("true"), libc::SYS_pidfd_open) {
-        return false;
-    }
-    let program = filter_program(libc::SYS_close, Match::All, errno);
-    before_exec(command, move || install(&program));
-    true
-}
-
 fn filter(
     command: &mut Command,
     number: libc::c_long,

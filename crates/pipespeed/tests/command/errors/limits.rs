@@ -314,23 +314,6 @@ fn a_full_device_as_standard_output_is_an_error() {
 }
 
 #[test]
-fn an_error_that_closing_standard_output_finds_is_reported() {
-    for (args, status) in [
-        ("meter -q", 16),
-        ("read --bytes-to-pipe 16", 1),
-        ("bench --list", 1),
-        ("doctor -- true", 2),
-    ] {
-        let mut command = with_16_bytes(pipespeed(args));
-        if !conditions::failing_close(&mut command, libc::EDQUOT) {
-            return;
-        }
-        let outcome = start_into(command, tempfile::tempfile().unwrap()).finish();
-        outcome.failed(status, &["standard output", "quota exceeded"]);
-    }
-}
-
-#[test]
 fn standard_output_or_input_that_is_closed_is_handled() {
     let closed = |args: &str, which: &str| {
         let mut command = Command::new("sh");
