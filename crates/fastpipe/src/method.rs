@@ -31,14 +31,14 @@ pub enum Method {
     /// [allowed](crate::WriterBuilder::allow_clone), `CowChecked` for this stream and its reader,
     /// found by trials on the stream itself. Correct for every reader.
     ///
-    /// The writer copies at first. After 32 MiB or more, and then at twice the offset of
-    /// the last trial, it compares the wall time per byte with that of another method, over
-    /// 8 MiB or more at a time (eight times the capacity of a large pipe). It changes the method if the other one is faster by more than
-    /// 5 % in three of four pairs, or by half throughout, and its fastest part is 5 % faster than
-    /// that of the method in use, too. For `CowChecked`, which takes the least processor time,
-    /// any gain will do. Apart from the first trial of each method, which is repeated if
-    /// something disturbed it, slower methods cost at most 1 % of the time. While there are no
-    /// huge pages it copies, and tries again ever more rarely.
+    /// The writer copies at first. After 32 MiB or more, and then at twice the offset of the last
+    /// trial, it compares the wall time per byte with that of another method, over 8 MiB or more
+    /// at a time (eight times the capacity of a large pipe). It changes the method if the other
+    /// one is faster by more than 5 % in three of four pairs, or by half throughout, and its
+    /// fastest part is 5 % faster than that of the method in use, too. For `CowChecked`, which
+    /// takes the least processor time, any gain will do. Apart from the first trial of each
+    /// method, which is repeated if something disturbed it, slower methods cost at most 1 % of
+    /// the time. While there are no huge pages it copies, and tries again ever more rarely.
     ///
     /// Below 1 GiB/s longer pieces are tried too: each write wakes a reader that waits
     /// for a slow program. There are no trials below 50 MiB/s, where they would hardly

@@ -571,6 +571,10 @@ mod tests {
         let frozen = Files::new("get_signal");
         frozen.call(libc::SYS_read, [3, 0, 0, 0, 0, 0]);
         frozen.waits(BlockedOn::Outside(Outside::Frozen));
+        // Every program that starts maps files, on a busy machine not without a wait.
+        let mapping = Files::new("__mmap_region");
+        mapping.call(libc::SYS_read, [3, 0, 0, 0, 0, 0]);
+        mapping.waits(BlockedOn::Outside(Outside::Other));
         let ended = Files::new("0");
         ended.file(
             "task/7/stat",

@@ -154,4 +154,21 @@ mod tests {
             assert!(ratio_of(name) > ratio_of("fastpipe_cow_checked"), "{name}");
         }
     }
+
+    #[test]
+    fn a_safe_writer_that_may_be_as_fast_is_named_with_the_fastest() {
+        let mut run = touched();
+        assert!(!findings(&run)[1].contains("may be as fast"));
+        let fastpipe = run
+            .cases
+            .iter_mut()
+            .find(|case| case.name == "fastpipe_fresh");
+        let ratio = fastpipe.unwrap().ratio.as_mut().unwrap();
+        ratio.estimate.interval.as_mut().unwrap().high = 1.5;
+        let found = &findings(&run)[1];
+        assert!(
+            found.ends_with("faster; fastpipe_fresh may be as fast."),
+            "{found}"
+        );
+    }
 }

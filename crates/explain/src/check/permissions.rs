@@ -73,8 +73,8 @@ checks! {
     }
 
     /// Reads a page's frame number from /proc/self/pagemap and its flags from /proc/kpageflags.
-    /// The first needs CAP_SYS_ADMIN, the second may be read by root only. Without them, huge pages are verified by smaps, and `pipespeed
-    /// pages` shows less.
+    /// The first needs CAP_SYS_ADMIN, the second may be read by root only. Without them, huge pages
+    /// are verified by smaps, and `pipespeed pages` shows less.
     "may-see-frames" => may_see_frames {
         statement: "numbers and flags of page frames are shown",
         reference: "Documentation/admin-guide/mm/pagemap.rst",
@@ -171,7 +171,8 @@ fn may_lock_memory() -> anyhow::Result<CheckResult> {
 }
 
 fn may_see_frames() -> anyhow::Result<CheckResult> {
-    const NEEDED: &str = "it takes root with CAP_SYS_ADMIN in the initial user namespace, and a kernel with CONFIG_PROC_PAGE_MONITOR";
+    const NEEDED: &str = "it takes root with CAP_SYS_ADMIN in the initial user namespace, and a \
+                          kernel with CONFIG_PROC_PAGE_MONITOR";
     let page = page()?;
     let reason = match frame(&page) {
         Err(error) => format!("/proc/self/pagemap: {error}"),

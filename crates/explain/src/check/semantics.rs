@@ -26,8 +26,9 @@ checks! {
         reference: "POSIX.1-2024, read(); pipe(7)",
     }
 
-    /// Compares FIONREAD with the expected number after writes and partial reads. No other
-    /// call tells the number without moving or copying bytes. Bytes that were spliced out count as read.
+    /// Compares FIONREAD with the expected number after writes and partial reads. No other call
+    /// tells the number without moving or copying bytes. Bytes that were spliced out count as
+    /// read.
     "unread-bytes" => unread_bytes {
         statement: "FIONREAD counts the unread bytes, at either end",
         reference: "ioctl_pipe(2), FIONREAD; pipe_ioctl() in fs/pipe.c",

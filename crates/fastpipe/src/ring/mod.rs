@@ -62,8 +62,8 @@
 //! See [`Wait`](crate::wait::Wait). Under `Block` an end spins for about as long as a wake-up takes, if
 //! that was successful before, and then sleeps by futex(2); the peer makes a system call only to wake
 //! it, when the bytes or the room it waits for are there. `Spin` makes no
-//! system calls to wait, but for a look at its [`Peer`] four times a second, and is fastest if each end has a processor of its own. `Adaptive`
-//! spins as long as that is successful and then sleeps. `Block` and `Adaptive` do
+//! system calls to wait, but for a look at its [`Peer`] four times a second, and is fastest if each
+//! end has a processor of its own. `Adaptive` spins as long as that is successful and then sleeps. `Block` and `Adaptive` do
 //! not spin if both ends are bound to the same processor (sched_setaffinity(2), at
 //! the time of `set_wait`, or before it when the end was attached).
 //!

@@ -32,9 +32,9 @@ use crate::method::Method;
 use crate::pipe::{is_pipe, page_size};
 use crate::transfer::{Counts, Output};
 
-/// Number of bytes that a writer copies by write(2) before it considers
-/// vmsplice(2), unless a loan of more than 64 KiB or a longer `repeat` is asked for first. Below that, enlarging the pipe, probing the kernel and preparing
-/// huge pages would cost more than copying.
+/// Number of bytes that a writer copies by write(2) before it considers vmsplice(2), unless a loan of
+/// more than 64 KiB or a longer `repeat` is asked for first. Below that, enlarging the pipe, probing
+/// the kernel and preparing huge pages would cost more than copying.
 pub const COPIED_FIRST: u64 = 128 << 10;
 
 /// Upper bound of the memory that these first bytes are copied from.
