@@ -40,6 +40,8 @@ const MIN_AWAKE: f64 = 0.8;
 /// A busy stage is the bottleneck if every other stage spends a share of the time off its pipes that is
 /// smaller by at least this.
 const MIN_LEAD: f64 = 0.15;
+/// A stage that waits on pipes for a smaller share never does: of the samples of a short look not two.
+const MIN_EVER: f64 = 0.05;
 /// A stage that runs for a smaller share hardly needs a processor.
 const MIN_NEEDED: f64 = 0.1;
 /// A stage that waits for its children for this share does what they do.
@@ -483,12 +485,14 @@ fn clearest<'c, 'a>(
 }
 
 /// The stage that runs for most of the time while all others wait for pipes more often: those before
-/// it for room, those after it for input. That holds however full the pipes are when looked at. Of the
-/// equal workers of a pool, which all run, the first counts.
+/// it for room, those after it for input. That holds however full the pipes are when looked at. Who always
+/// has input and room is not held up by others, even if these mostly wait for a processor. Of the equal
+/// workers of a pool, which all run, the first counts.
 fn busiest<'c, 'a>(candidates: &'c [Candidate<'a>]) -> Option<&'c Candidate<'a>> {
     let mut all = candidates.iter();
     all.find(|busy| {
         let awake = awake(busy.stage);
+        let never_waits = busy.waits < MIN_EVER && shares_of(busy.stage).runs >= MIN_AWAKE;
         let mut others = candidates
             .iter()
             .filter(|other| other.stage.process.id != busy.stage.process.id);
@@ -505,7 +509,10 @@ fn busiest<'c, 'a>(candidates: &'c [Candidate<'a>]) -> Option<&'c Candidate<'a>>
                 // It gives work to a worker, and takes the results.
                 (true, true) | (false, false) => true,
             };
-            are_equal_workers(busy, other) || fits && 1.0 - other.waits <= awake - MIN_LEAD
+            let (runs, most) = (shares_of(other.stage).runs, shares_of(busy.stage).runs);
+            let is_held_up = never_waits && other.waits >= MIN_EVER && runs <= most - MIN_LEAD;
+            let waits_more = 1.0 - other.waits <= awake - MIN_LEAD || is_held_up;
+            are_equal_workers(busy, other) || fits && waits_more
         });
         is_busy(busy.stage) && waits_for_it
     })

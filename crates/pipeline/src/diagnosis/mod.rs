@@ -91,10 +91,13 @@ pub enum Finding {
         /// What keeps them from running, if they mainly wait for processors.
         delay: Option<Delay>,
     },
-    /// No stage stands out, though at least one is busy: one may hold up the others.
+    /// No stage stands out, though one may hold up the others: at least one is busy, or all wait for input.
     Unclear {
         /// The stages, the busiest first.
         active: Vec<ActiveStage>,
+        /// Those that wait for input in a call that a timer or another event may end, if all mostly
+        /// wait for input.
+        event_loops: Vec<Who>,
     },
     /// A reader gets no end of file because of a process that wrote nothing.
     LeakedWriteEnd(LeakedWriteEnd),
@@ -154,7 +157,7 @@ impl Finding {
             Finding::Held { holder, .. } => holder.iter().collect(),
             Finding::Bottleneck(bottleneck) => vec![&bottleneck.stage],
             Finding::PingPong { stages, .. } => stages.iter().map(|stage| &stage.who).collect(),
-            Finding::Unclear { active } => active.iter().map(|stage| &stage.who).collect(),
+            Finding::Unclear { active, .. } => active.iter().map(|stage| &stage.who).collect(),
             Finding::LeakedWriteEnd(leaked) => {
                 let ends = [&leaked.reader, &leaked.holder].into_iter();
                 ends.chain(&leaked.waits_for).collect()
@@ -500,7 +503,10 @@ mod tests {
             stages: Vec::new(),
             delay: None,
         };
-        let unclear = Finding::Unclear { active: Vec::new() };
+        let unclear = Finding::Unclear {
+            active: Vec::new(),
+            event_loops: Vec::new(),
+        };
         for (finding, expected) in [
             (
                 Finding::Deadlock(deadlock),
@@ -522,7 +528,7 @@ mod tests {
             (Finding::MutualWait(mutual), "mutual_wait sides"),
             (small, "small_pipe between capacity cause pipe"),
             (turns, "ping_pong delay stages"),
-            (unclear, "unclear active"),
+            (unclear, "unclear active event_loops"),
         ] {
             let value = serde_json::to_value(finding).unwrap();
             let keys = value.as_object().unwrap().keys().map(String::as_str);

@@ -77,6 +77,8 @@ pub(super) struct WatchedThread {
     /// How often it had got a processor when its state was read.
     pub(super) turns: Option<u64>,
     pub(super) seen: Option<ThreadSample>,
+    /// When it was last seen to have run.
+    pub(super) ran_at: Instant,
     /// When it was first seen awake with these counts, which have not changed since.
     pub(super) awake: Option<(SchedStat, Instant)>,
     /// Its counts when the look began, and when that was.
@@ -92,6 +94,7 @@ impl WatchedThread {
             files: ThreadFiles::new(tid),
             turns: None,
             seen: None,
+            ran_at: Instant::now(),
             awake: None,
             first: None,
             carried: Duration::ZERO,
@@ -159,7 +162,11 @@ impl WatchedThread {
         let is_awake = is_awake(&seen);
         self.seen = Some(seen);
         self.turns = Some(turns);
-        Some(is_awake || !has_slept)
+        let has_run = is_awake || !has_slept;
+        if has_run {
+            self.ran_at = Instant::now();
+        }
+        Some(has_run)
     }
 }
 

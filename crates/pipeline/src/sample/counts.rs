@@ -24,7 +24,7 @@ pub(crate) enum SampledActivity {
     Stopped,
 }
 
-/// What a process does if its threads are in these states.
+/// What a process does if its threads are in these states, that of the one that ran last first.
 pub(crate) fn activity(threads: &[&ThreadState]) -> SampledActivity {
     let any = |wanted: &ThreadState| threads.contains(&wanted);
     let waits = || {
@@ -57,8 +57,12 @@ pub(crate) fn activity(threads: &[&ThreadState]) -> SampledActivity {
             BlockedOn::FifoPeer { .. } => Outside::FifoPeer,
             _ => Outside::Other,
         });
-        // A thread that waits for another one says least.
-        let first = outside.min_by_key(|outside| *outside == Outside::Lock);
+        // A thread that waits for another one says least. Runtimes have threads that do so for a time.
+        let first = outside.min_by_key(|outside| match outside {
+            Outside::Lock => 2,
+            Outside::LockOrTimer => 1,
+            _ => 0,
+        });
         SampledActivity::Elsewhere(first.unwrap_or(Outside::Other))
     }
 }
@@ -296,7 +300,8 @@ mod tests {
     #[test]
     fn any_working_thread_counts_and_room_comes_before_input() {
         let lock = || ThreadState::Waiting(BlockedOn::Thread);
-        let socket = || ThreadState::Waiting(BlockedOn::Outside(Outside::Socket));
+        let outside = |outside| ThreadState::Waiting(BlockedOn::Outside(outside));
+        let socket = || outside(Outside::Socket);
         for (threads, expected) in [
             (
                 vec![on_input(1), ThreadState::Working],
@@ -307,6 +312,16 @@ mod tests {
             (vec![lock(), on_input(1)], SampledActivity::Starved),
             (
                 vec![lock(), socket()],
+                SampledActivity::Elsewhere(Outside::Socket),
+            ),
+            // A server's thread that pauses ran later than the one that accepts.
+            (
+                vec![outside(Outside::Timer), socket()],
+                SampledActivity::Elsewhere(Outside::Timer),
+            ),
+            // A virtual machine's thread that looks around by the clock.
+            (
+                vec![outside(Outside::LockOrTimer), socket()],
                 SampledActivity::Elsewhere(Outside::Socket),
             ),
             (vec![ThreadState::Stopped], SampledActivity::Stopped),

@@ -1,5 +1,6 @@
 //! The samples of one process.
 
+use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
@@ -209,9 +210,12 @@ impl Tally {
                 self.last.0 = Instant::now();
             }
             self.may_have_changed |= has_run;
+            // What the thread waits for that ran last says more than what an idle one does.
+            let mut latest: Vec<&WatchedThread> = self.watches.iter().collect();
+            latest.sort_by_key(|watch| Reverse(watch.ran_at));
             let mut states: Vec<&ThreadState> = Vec::new();
             self.hides_calls = false;
-            for seen in self.watches.iter().filter_map(|watch| watch.seen.as_ref()) {
+            for seen in latest.into_iter().filter_map(|watch| watch.seen.as_ref()) {
                 self.counts.splices |= seen.is_uncounted;
                 self.hides_calls |= seen.is_hidden;
                 // Most of many threads wait alike.

@@ -83,6 +83,15 @@ pub(super) fn describe(
             list(stages.iter().map(|stage| full(&stage.who))),
             boost_line(observation, stages)
         )),
+        Finding::Unclear { event_loops, .. } if !event_loops.is_empty() => {
+            let names: Vec<String> = event_loops.iter().map(full).collect();
+            let they = if names.len() == 1 { "it" } else { "them" };
+            style.sentence(&format!(
+                "All stages mostly wait for input. {} may wait for a timer or another event instead, and the \
+                 others for {they}.",
+                list(names)
+            ))
+        }
         Finding::Unclear { .. } => style.sentence(
             "No stage stands out as the bottleneck. A longer look may show one (--time 10).",
         ),

@@ -7,7 +7,7 @@ use pipespeed_pipeline::fixtures::{
 };
 use pipespeed_pipeline::graph::{LinkSide, Process};
 use pipespeed_pipeline::proc::silent::SilentProcess;
-use pipespeed_pipeline::proc::{Language, LinkFd};
+use pipespeed_pipeline::proc::{Language, LinkFd, LinkId};
 use pipespeed_pipeline::sample::Observed;
 use pipespeed_pipeline::wait::{BlockedOn, LinkWait, Outside, ThreadState};
 
@@ -283,6 +283,33 @@ fn stages_of_which_none_stands_out_are_not_called_fine() {
     let tr = busy(process(41, "tr", vec![writes(1, 7)]), 0.87, 0.02, 0.0);
     let wc = busy(process(42, "wc", vec![reads(0, 7)]), 0.82, 0.0, 0.05);
     insta::assert_snapshot!(screen(vec![tr, wc], |_| {}));
+}
+
+#[test]
+fn who_may_wait_for_a_timer_is_named_where_all_wait_for_input() {
+    let mut server = busy(
+        process(42, "node", vec![reads(4, 2), writes(4, 3)]),
+        0.02,
+        0.0,
+        0.93,
+    );
+    server.polled = [(LinkId::pipe(2), LinkSide::Input)].into();
+    let client = process(41, "curl", vec![writes(5, 2), reads(5, 3), writes(1, 4)]);
+    let text = screen(
+        vec![
+            busy(client, 0.02, 0.0, 0.97),
+            server,
+            busy(process(43, "wc", vec![reads(0, 4)]), 0.0, 0.0, 1.0),
+        ],
+        |_| {},
+    );
+    assert!(
+        text.starts_with("CAN'T TELL which of 3 stages holds up the others"),
+        "{text}"
+    );
+    let expected =
+        "All stages mostly wait for input. node (pid 42) may wait for a timer or another";
+    assert!(text.contains(expected), "{text}");
 }
 
 #[test]

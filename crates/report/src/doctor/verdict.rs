@@ -19,7 +19,7 @@ use crate::style::{GREEN, RED, YELLOW};
 pub(super) fn describe_verdict(observation: &Observation, findings: &[Finding]) -> String {
     let (verdict, finding) = verdict(findings);
     let text = match finding {
-        Some(Finding::Unclear { active }) if verdict == Severity::CantTell => {
+        Some(Finding::Unclear { active, .. }) if verdict == Severity::CantTell => {
             format!(
                 " which of {} stages holds up the others{}.",
                 active.len(),

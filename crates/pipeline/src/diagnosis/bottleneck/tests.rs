@@ -7,7 +7,7 @@ use crate::fixtures::{
     busy, child_of, frozen, observation, on_child, on_input, on_outside, on_room, process, reads,
     writes,
 };
-use crate::proc::Io;
+use crate::proc::{Io, LinkFd};
 use crate::processors::Quota;
 use crate::processors::{Load, ProcessorUsage};
 use crate::wait::{BlockedOn, Outside, ThreadState};
@@ -622,6 +622,73 @@ fn pipelines_that_are_mostly_idle_are_not_unclear() {
     let busy = [(0.65, 0.0, 0.0), (0.65, 0.0, 0.0)];
     assert!(is_unclear(&found(&busy, &[0.0, 0.0], 0.7)));
     assert!(is_unclear(&found(&idle, &[0.25, 0.25], 1.0)));
+}
+
+/// `cat | socat - UNIX-CONNECT:socket | md5sum` before a server that computes, line by line.
+#[test]
+fn server_that_always_has_a_request_is_the_bottleneck() {
+    let link = |from: LinkFd, share: f64| OnLink {
+        pipe: from.pipe,
+        side: if from.reads {
+            LinkSide::Input
+        } else {
+            LinkSide::Room
+        },
+        share,
+    };
+    let socat = process(
+        2,
+        "socat",
+        vec![reads(0, 1), writes(5, 2), reads(6, 3), writes(1, 4)],
+    );
+    let socat = Observed {
+        on: vec![link(writes(5, 2), 0.05), link(reads(6, 3), 0.03)],
+        ..busy(socat, 0.68, 0.05, 0.03)
+    };
+    let stages = vec![
+        busy(process(1, "cat", vec![writes(1, 1)]), 0.01, 0.99, 0.0),
+        socat,
+        busy(
+            process(3, "server", vec![reads(4, 2), writes(4, 3)]),
+            0.95,
+            0.0,
+            0.0,
+        ),
+        busy(process(4, "md5sum", vec![reads(0, 4)]), 0.23, 0.0, 0.71),
+    ];
+    let findings = found_beside(
+        stages,
+        &[0.0, 0.24, 0.05, 0.06],
+        &[0.9, 0.0, 0.0, 0.0],
+        0.98,
+    );
+    assert_eq!(only_pace(&findings).stage.pid, 3);
+}
+
+/// `client | wc`: the server lets its client wait for a timer.
+#[test]
+fn stages_that_all_wait_for_input_are_unclear_if_a_timer_may_end_that() {
+    let client = process(1, "client", vec![writes(5, 2), reads(6, 3), writes(1, 4)]);
+    let mut client = busy(client, 0.02, 0.0, 0.97);
+    client.on.retain(|on| on.pipe == LinkId::pipe(3));
+    let server = busy(
+        process(2, "server", vec![reads(4, 2), writes(4, 3)]),
+        0.02,
+        0.0,
+        0.93,
+    );
+    let wc = busy(process(3, "wc", vec![reads(0, 4)]), 0.01, 0.0, 0.99);
+    let mut stages = vec![client, server, wc];
+    assert_eq!(found(stages.clone()), []);
+    stages[1].polled = [(LinkId::pipe(2), LinkSide::Input)].into();
+    let findings = found(stages.clone());
+    let [Finding::Unclear { event_loops, .. }] = &findings[..] else {
+        panic!("{findings:?}");
+    };
+    assert_eq!(event_loops[..], [stages[1].who()]);
+    // Nobody asks for anything.
+    stages[1].is_frozen = true;
+    assert_eq!(found(stages), []);
 }
 
 /// Findings on stages with these queues, whose processors were busy for these shares.

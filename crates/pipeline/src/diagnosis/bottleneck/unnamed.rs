@@ -65,13 +65,38 @@ fn unclear(
     let is_busy = own.any(|stage| awake(stage) >= MIN_BUSY);
     let is_slowed = observation.load.mean_busy() >= MIN_FULL
         && stages.iter().any(|stage| queued_of(stage) >= MIN_SLOWED);
-    if !is_busy && !is_slowed && !is_source_unknown(stages, candidates) {
+    let event_loops = event_loops(observation, candidates);
+    let is_known = event_loops.is_empty() && !is_source_unknown(stages, candidates);
+    if !is_busy && !is_slowed && is_known {
         return None;
     }
     let mut stages: Vec<&Observed> = stages.to_vec();
     stages.sort_by(|a, b| awake(b).total_cmp(&awake(a)));
     let active = stages.into_iter().map(ActiveStage::new).collect();
-    Some(Finding::Unclear { active })
+    Some(Finding::Unclear {
+        active,
+        event_loops,
+    })
+}
+
+/// Who waits for input in a call that something else may end, where all stages mostly wait for input: one
+/// of them does so in vain, as a server that lets its clients wait for a timer. Idle ones are left out.
+fn event_loops(observation: &Observation, candidates: &[Candidate<'_>]) -> Vec<Who> {
+    let mut all = candidates.iter().map(|candidate| candidate.stage);
+    let are_starved = candidates.len() > 1 && all.all(|stage| stage.shares.starved >= MIN_STARVED);
+    if observation.is_survey || !are_starved {
+        return Vec::new();
+    }
+    let loops = candidates.iter().filter(|candidate| {
+        let mut on = candidate.stage.on.iter();
+        let polls = on.any(|on| {
+            on.side == LinkSide::Input
+                && on.share >= MIN_STARVED
+                && candidate.stage.polled.contains(&(on.pipe, on.side))
+        });
+        polls && !candidate.stage.is_frozen
+    });
+    loops.map(|candidate| candidate.stage.who()).collect()
 }
 
 /// Whether it is not known what a stage did for whose data all that are known wait.

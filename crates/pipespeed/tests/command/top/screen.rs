@@ -167,6 +167,8 @@ fn the_screen_fits_at_three_sizes_and_after_resizing() {
                 && text.lines().any(is_marked)
                 && text.lines().count() == rows
                 && text.matches(" blkd").count() == numbers
+                && text.contains("bottleneck")
+                && text.contains("MiB/s")
                 && text.contains("q quit")
         });
         let fits = |line: &str| line.chars().count() <= columns;

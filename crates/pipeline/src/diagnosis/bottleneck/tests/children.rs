@@ -240,7 +240,7 @@ fn busy_stage_after_short_children_is_the_bottleneck_whatever_the_fill() {
     let mut stages = chain(&[(0.0, 0.0, 0.0), (0.87, 0.03, 0.04), (0.38, 0.0, 0.38)]);
     stages[0] = loop_of_cats(0.80, 0.06, 0.14);
     let findings = found_beside(stages, &[0.0, 0.06, 0.24], &[0.5, 0.5], 0.87);
-    let [Finding::Unclear { active }] = &findings[..] else {
+    let [Finding::Unclear { active, .. }] = &findings[..] else {
         panic!("{findings:?}");
     };
     assert_eq!(active[0].who.pid, 2);
