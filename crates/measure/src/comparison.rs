@@ -9,7 +9,9 @@
 use crate::spec::Suite;
 use serde::Serialize;
 
-use crate::record::{CaseResult, Doubt, Interval, Ratio, RecordHeader, Run, Verdict};
+use crate::record::{
+    CaseResult, Configuration, Doubt, Interval, Ratio, RecordHeader, Run, Verdict,
+};
 use pipespeed_base::size;
 use pipespeed_base::text::{fixed, significant};
 use pipespeed_host::Difference;
@@ -265,7 +267,7 @@ fn note(old: Option<&CaseResult>, new: Option<&CaseResult>) -> Option<String> {
 type Property<T> = (&'static str, fn(&T) -> String);
 
 /// The configuration of a case.
-const CASE: [Property<CaseResult>; 10] = [
+const CASE: [Property<CaseResult>; 11] = [
     ("data", |case| case.data.name().to_owned()),
     ("writer", |case| word(case.configuration.words().writer)),
     ("reader", |case| word(case.configuration.words().reader)),
@@ -281,6 +283,18 @@ const CASE: [Property<CaseResult>; 10] = [
     }),
     ("SO_RCVBUF", |case| {
         bytes(case.configuration.receive_buffer_bytes)
+    }),
+    ("processors", |case| {
+        let Configuration {
+            writer_cpu,
+            reader_cpu,
+            ..
+        } = &case.configuration;
+        match (writer_cpu, reader_cpu) {
+            (Some(writer), Some(reader)) if writer == reader => "one".to_owned(),
+            (Some(_), Some(_)) => "two".to_owned(),
+            _ => String::new(),
+        }
     }),
 ];
 
@@ -383,6 +397,11 @@ fn incomparable(old: &Run, new: &Run, cases: &[ComparedCase]) -> Vec<String> {
 
 fn notes(old: &Run, new: &Run, cases: &[ComparedCase]) -> Vec<String> {
     let mut notes = Vec::new();
+    if new.header.started_at < old.header.started_at {
+        notes.push(
+            "the run that is called newer, the second one, began before the other".to_owned(),
+        );
+    }
     for (run, which) in [(old, "older"), (new, "newer")] {
         let (done, planned) = (run.settings.rounds_done, run.settings.rounds_planned);
         if let Some(why) = &run.interrupted {
@@ -432,8 +451,8 @@ fn notes(old: &Run, new: &Run, cases: &[ComparedCase]) -> Vec<String> {
     }
     if let Some(shift) = common_shift(cases) {
         notes.push(format!(
-            "all cases moved in the same direction, by {}{} % (median): the cause is probably the machine \
-             or its settings, not a case",
+            "all ratios are on the same side of 1, by {}{} % (median): the cause is probably the machine, \
+             its settings or the version, not a case",
             if shift > 1.0 { "+" } else { "" },
             fixed((shift - 1.0) * 100.0, 0)
         ));
@@ -441,8 +460,8 @@ fn notes(old: &Run, new: &Run, cases: &[ComparedCase]) -> Vec<String> {
     notes
 }
 
-/// The median ratio if three or more cases were measured, all moved in the same
-/// direction, and the median moved by over 5 %.
+/// The median ratio if three or more cases were measured, all ratios are on the same side of 1, and the
+/// median is so by over 5 %.
 fn common_shift(cases: &[ComparedCase]) -> Option<f64> {
     let ratios: Vec<f64> = cases
         .iter()

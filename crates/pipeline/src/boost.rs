@@ -47,6 +47,8 @@ const LISTING_DELAY: Duration = Duration::from_millis(20);
 const ONCE: Duration = Duration::from_millis(300);
 /// How long opening such a pipe is tried again: the helper may have to wait for a processor.
 const MAX_OPENING: Duration = Duration::from_secs(5);
+/// Once the user's limit was reached, no other pipe is raised for this time.
+const LIMITED: Duration = Duration::from_secs(10);
 
 /// Whose pipes are raised.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -72,7 +74,7 @@ pub struct Booster {
     tree: Vec<i32>,
     register: Register,
     connections: Connections,
-    is_limited: bool,
+    limited_at: Option<Instant>,
     scans: u64,
     began: Instant,
     new_pid_at: Instant,
@@ -93,7 +95,7 @@ impl Booster {
             tree: Vec::new(),
             register: Register::default(),
             connections: Connections::default(),
-            is_limited: false,
+            limited_at: None,
             scans: 0,
             began: now,
             new_pid_at: now,
@@ -242,7 +244,10 @@ impl Booster {
         let name = self.register.set_parties(link.id, writer, reader);
         let is_excluded = self.subject.except.as_ref() == Some(&name.to_string());
         let raised = self.register.count_raised();
-        let treatment = match decide(activity, raised, self.is_limited) {
+        let is_limited = self
+            .limited_at
+            .is_some_and(|limited| limited.elapsed() < LIMITED);
+        let treatment = match decide(activity, raised, is_limited) {
             Decision::Wait(reason) => Err(reason),
             Decision::Leave(exemption) => Ok(Treatment::Left(exemption)),
             Decision::Raise if is_excluded => Ok(Treatment::Left(Exemption::Excluded)),
@@ -253,7 +258,9 @@ impl Booster {
         };
         match treatment {
             Ok(treatment) => {
-                self.is_limited |= treatment == Treatment::Left(Exemption::Limit);
+                if treatment == Treatment::Left(Exemption::Limit) {
+                    self.limited_at = Some(Instant::now());
+                }
                 self.register.settle(link.id, treatment);
             }
             Err(reason) => self.register.wait(link.id, reason),

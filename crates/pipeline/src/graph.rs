@@ -84,8 +84,8 @@ impl Process {
     }
 
     /// Makes ends of its sockets, by the sockets that there are now: those that are connected with
-    /// another one on this machine.
-    fn join(&mut self, sockets: &Sockets) {
+    /// another one on this machine, and these that receive datagrams.
+    fn join(&mut self, sockets: &Sockets, receivers: &BTreeSet<u64>) {
         self.ends.retain(|end| !end.pipe.is_socket());
         let peers = self
             .sockets
@@ -111,6 +111,16 @@ impl Process {
             };
             [end(inode, true), end(peer, false)]
         });
+        let receiving = self.sockets.iter();
+        let receiving = receiving.filter(|(_, inode)| receivers.contains(inode));
+        let receiving = receiving.map(|(fd, inode)| LinkFd {
+            fd: *fd,
+            pipe: LinkId::socket(*inode),
+            reads: true,
+            writes: false,
+            path: None,
+        });
+        let ends: Vec<LinkFd> = ends.chain(receiving).collect();
         self.ends.extend(ends);
     }
 

@@ -20,6 +20,7 @@ use crate::observe::{
 use crate::proc::{LinkId, Proc, ProcessId};
 use crate::processors::{Load, ProcessorTimes};
 use crate::sample::slice::ProcessorLimits;
+use crate::sample::tally::Tally;
 
 pub use self::history::{StageWindow, TICK};
 pub use self::moment::{LiveStage, Moment, Pipeline, StageLink};
@@ -27,6 +28,8 @@ pub use self::thread::LiveThread;
 
 /// The longest time between two moments, however much each costs.
 const MAX_TICK: Duration = Duration::from_secs(10);
+/// A moment that is taken later than due by this much follows a pause of this process (SIGTSTP, SIGSTOP).
+const MAX_DELAY: Duration = Duration::from_secs(5);
 /// The mean fill of a pipe is that of this many looks: of a second, unless there are many pipes.
 const FILL_LOOKS: usize = 4;
 /// Share of one processor that the whole process and its helper may take.
@@ -43,14 +46,19 @@ const MIN_STILL: Duration = Duration::from_secs(3);
 /// Stages that don't run are sampled once in this many samples.
 const IDLE_SAMPLES: usize = 8;
 
-/// Processor time at the end of each of the last seconds, and at the beginning of the first.
+/// Processor time at the end of each second of the last minute, and at the beginning of the first.
 #[derive(Debug)]
 struct SpentTime(VecDeque<(Instant, Duration)>);
 
 impl SpentTime {
     fn close(&mut self, now: Instant, spent: Duration) {
-        self.0.truncate(MINUTE);
         self.0.push_front((now, spent));
+        let mut ends = self.0.iter();
+        if let Some(oldest) =
+            ends.position(|(end, _)| now.saturating_duration_since(*end) >= MINUTE)
+        {
+            self.0.truncate(oldest + 1);
+        }
     }
 
     /// When the current second began.
@@ -123,7 +131,7 @@ impl<'a> Live<'a> {
             load: Load::default(),
             spent_before: None,
         };
-        live.close_slices(&connected(live.processes().values()), start);
+        live.close_slices(&connected(live.processes().values()), start, false);
         live.account.close(start, live.spent());
         live
     }
@@ -194,7 +202,9 @@ impl<'a> Live<'a> {
         let processes = self.processes();
         let groups = connected(processes.values());
         let deadlocks = self.find_deadlocks(&groups);
-        let samples = self.close_slices(&groups, now);
+        let since = now.saturating_duration_since(self.account.began());
+        let is_pause = now.saturating_duration_since(self.next_moment) > MAX_DELAY;
+        let samples = self.close_slices(&groups, now, is_pause);
         let stages = groups.iter().flatten().map(|id| &processes[id]);
         self.observer.wanted = Some(stages.flat_map(Process::pipes).collect());
         let pipes = self.close_pipes();
@@ -220,6 +230,7 @@ impl<'a> Live<'a> {
         self.next_moment = now + TICK;
         Moment {
             seconds: (now - self.start).as_secs_f64(),
+            since_s: since.as_secs_f64(),
             samples,
             cost: self.account.cost(),
             pipelines,
@@ -271,9 +282,10 @@ impl<'a> Live<'a> {
         with_flow.collect()
     }
 
-    /// Adds what each process did to its history. Forgets those that ended a while ago.
-    /// Returns the most samples of a process.
-    fn close_slices(&mut self, groups: &[Vec<ProcessId>], now: Instant) -> u32 {
+    /// Adds what each process did to its history, unless this process itself was stopped meanwhile: what the
+    /// scheduler counted then is none of the last minute. Forgets those that ended a while ago. Returns the
+    /// most samples of a process.
+    fn close_slices(&mut self, groups: &[Vec<ProcessId>], now: Instant, is_pause: bool) -> u32 {
         let stages: BTreeSet<ProcessId> = groups.iter().flatten().copied().collect();
         let mut limits = self.close_limits(&stages);
         let graph = &self.observer.scanner.graph;
@@ -283,6 +295,9 @@ impl<'a> Live<'a> {
             if !stages.contains(id) {
                 if tally.has_ended || !graph.is_running(*id) {
                     gone.push(*id);
+                } else {
+                    // Whether it stands still is seen from now on.
+                    tally.take(ProcessorLimits::default());
                 }
                 continue;
             }
@@ -293,7 +308,9 @@ impl<'a> Live<'a> {
                 self.histories.insert(*id, History::default());
                 continue;
             };
-            if slice.counts.samples > 0 || !tally.has_ended {
+            if is_pause {
+                history.note_still(&slice);
+            } else if slice.counts.samples > 0 || !tally.has_ended {
                 history.push(slice);
             }
             if tally.has_ended {
@@ -337,7 +354,11 @@ impl<'a> Live<'a> {
         let limits = stages.map(|(id, tally)| (*id, observer.limits(tally, &self.load)));
         let limits = limits.collect();
         observer.times = now;
-        observer.quotas.restart(observer.proc);
+        let tallies = observer.tallies.values();
+        let groups = tallies
+            .filter_map(|tally| tally.groups.as_deref())
+            .collect();
+        observer.quotas.restart(observer.proc, &groups);
         limits
     }
 
@@ -376,6 +397,11 @@ impl<'a> Live<'a> {
                     .filter(|history| history.is_settled())?,
                 is_asked: self.observer.asked.contains(id),
                 ancestors: graph.ancestors(id.pid),
+                threads: self
+                    .observer
+                    .tallies
+                    .get(id)
+                    .map_or_else(Vec::new, Tally::threads),
                 arguments: self.observer.arguments(*id),
             })
         });

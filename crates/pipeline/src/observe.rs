@@ -206,7 +206,8 @@ pub(crate) struct PipeSamples {
     capacity: Option<u64>,
     owner: Option<u32>,
     pub(crate) fills: Vec<FillSample>,
-    is_held: bool,
+    /// When its lock was last found held: since then nobody looked into it.
+    held: Option<Instant>,
     held_by: Option<i32>,
 }
 

@@ -358,6 +358,15 @@ impl Proc {
         Some(namespace.ino())
     }
 
+    /// Whether a process has this number.
+    pub(crate) fn is_listed(&self, pid: i32) -> bool {
+        rustix::fs::access(
+            self.path(&format!("proc/{pid}")),
+            rustix::fs::Access::EXISTS,
+        )
+        .is_ok()
+    }
+
     /// The fields of a process's `stat`.
     pub fn stat(&self, pid: i32) -> Option<Stat> {
         parse_stat(&self.text_of(pid, "stat")?)

@@ -1,6 +1,6 @@
 //! How busy the processors were, and what keeps a process from one that it is ready to use.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use pipespeed_host::{CpuList, Throttling};
 use serde::Serialize;
@@ -167,8 +167,9 @@ impl Quotas {
         used_up.max_by(|a, b| a.throttled.total_cmp(&b.throttled))
     }
 
-    /// Counts anew from now on.
-    pub(crate) fn restart(&mut self, proc: &Proc) {
+    /// Counts anew from now on, for these groups.
+    pub(crate) fn restart(&mut self, proc: &Proc, groups: &BTreeSet<&str>) {
+        self.0.retain(|known, _| groups.contains(&**known));
         for (groups, counts) in &mut self.0 {
             if !counts.is_empty() {
                 *counts = Throttling::read(proc.root(), groups);
@@ -282,9 +283,11 @@ mod tests {
                 stopped_s: 15.0,
             };
             assert_eq!(quotas.used_up(&proc, groups), Some(expected));
-            quotas.restart(&proc);
+            quotas.restart(&proc, &BTreeSet::from([groups]));
             assert_eq!(quotas.used_up(&proc, groups), None);
             assert_eq!(quotas.used_up(&proc, "0::/other"), None);
+            quotas.restart(&proc, &BTreeSet::new());
+            assert!(quotas.0.is_empty());
         }
     }
 }

@@ -31,6 +31,9 @@ pub const MAX_RAISED: usize = 16;
 pub(crate) const MIN_WRITTEN: u64 = 32 << 10;
 /// Slots of a new pipe (PIPE_DEF_BUFFERS in include/linux/pipe_fs_i.h).
 const DEFAULT_SLOTS: usize = 16;
+/// Slots of a new pipe once the pipes of its user exceed the limit: 2, and 1 before Linux 5.14
+/// (alloc_pipe_info() in fs/pipe.c).
+const MAX_SMALL_SLOTS: usize = 2;
 
 /// The links that may be raised: pipes that are the standard input of one of these processes and can
 /// be written by another, with the ends of these. The processes must be in the order of their tree.
@@ -105,6 +108,9 @@ pub enum Decision {
 pub enum Exemption {
     /// A program has chosen its capacity.
     Chosen,
+    /// It has one or two pages: a program has chosen that, or the user's limit was reached when it was
+    /// made.
+    Small,
     /// It has the capacity already that it would be raised to.
     Already {
         /// That capacity in bytes.
@@ -143,6 +149,9 @@ impl Exemption {
                 return reason.into();
             }
             Exemption::Chosen => "a program has chosen its size",
+            Exemption::Small => {
+                "it is small: a program has chosen that, or the user's limit was reached when it was made"
+            }
             Exemption::Vmsplice => "its writer uses vmsplice, and may rely on the size",
             Exemption::MaybeVmsplice => {
                 "its writer may use vmsplice: its system calls can't be read \
@@ -261,6 +270,8 @@ fn enlarge(end: impl AsFd, size: usize) -> io::Result<Treatment> {
             Exemption::Already {
                 size_bytes: before as u64,
             }
+        } else if before < default && before <= MAX_SMALL_SLOTS * pipe::page_size() {
+            Exemption::Small
         } else {
             Exemption::Chosen
         });
@@ -454,10 +465,14 @@ mod tests {
         let inode = fstat(&reader).unwrap().st_ino;
         let raised = enlarge(&reader, pipe::capacity(&reader).unwrap());
         assert_eq!(raised.unwrap(), Treatment::Left(Exemption::MaxSize));
-        for size in [4096, 131_072] {
+        for (size, why) in [
+            (4096, Exemption::Small),
+            (4 * 4096, Exemption::Chosen),
+            (131_072, Exemption::Chosen),
+        ] {
             let chosen = pipe::set_capacity(&reader, size).unwrap();
             let raised = raise_here(&request(&reader, inode));
-            assert_eq!(raised, Some(Treatment::Left(Exemption::Chosen)));
+            assert_eq!(raised, Some(Treatment::Left(why)));
             assert_eq!(pipe::capacity(&reader).unwrap(), chosen);
         }
         let request = request(&reader, inode);

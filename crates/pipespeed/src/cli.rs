@@ -305,7 +305,7 @@ pub struct EndArgs {
     /// Use transparent huge pages.
     #[arg(long, alias = "huge_page")]
     pub huge_page: bool,
-    /// Fail unless the buffers are in huge pages.
+    /// With --huge-page: fail unless the buffers are in huge pages.
     #[arg(long, alias = "check_huge_page", conflicts_with = "dont_touch_pages")]
     pub check_huge_page: bool,
     /// Buffer size.

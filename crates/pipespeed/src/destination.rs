@@ -42,6 +42,8 @@ pub(crate) struct Destination {
     begun: Option<File>,
     /// Whether it was said that this file is gone.
     is_loss_said: bool,
+    /// Whether it was said that there can't be a new file.
+    is_failure_said: bool,
 }
 
 /// What is at the path.
@@ -72,6 +74,7 @@ impl Destination {
             place,
             begun: None,
             is_loss_said: false,
+            is_failure_said: false,
         })
     }
 
@@ -82,6 +85,7 @@ impl Destination {
             place: DestinationKind::Later(Arc::clone(stem), extension),
             begun: None,
             is_loss_said: false,
+            is_failure_said: false,
         }
     }
 
@@ -160,7 +164,7 @@ impl Destination {
     ///
     /// # Errors
     /// As for [`save`](Self::save). A regular file then has the parts before this one. None if there
-    /// can't be a new file: what is lost was said.
+    /// can't be a new file: that is said.
     pub(crate) fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
         if !self.is_regular() {
             return self.save(bytes);
@@ -169,8 +173,12 @@ impl Destination {
             Some(file) if self.is_still(file) => append(file, bytes),
             Some(_) => {
                 self.say_loss();
-                if let Ok(file) = self.begin_anew(bytes) {
-                    self.begun = Some(file);
+                match self.begin_anew(bytes) {
+                    Ok(file) => {
+                        self.begun = Some(file);
+                        self.is_failure_said = false;
+                    }
+                    Err(error) => self.say_failure(&error),
                 }
                 Ok(())
             }
@@ -193,6 +201,15 @@ impl Destination {
                 "pipespeed: {} was removed or replaced: what follows goes to a new file, or to the one \
                  that is there now, where that is possible",
                 self.path().display()
+            ));
+        }
+    }
+
+    fn say_failure(&mut self, error: &io::Error) {
+        if !std::mem::replace(&mut self.is_failure_said, true) {
+            let error = cannot_write(&self.path(), error);
+            say(&format!(
+                "pipespeed: {error}: what would be written is lost until that is possible"
             ));
         }
     }

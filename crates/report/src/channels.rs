@@ -11,7 +11,7 @@ use super::blocks::TableBlock;
 use super::cases::{cpu_ms, level, number, reason};
 use super::chart::lines::{LineChart, LineSeries, Panel};
 use super::chart::palette;
-use super::conditions::{self, has_intervals, marks_of_run, subtitle};
+use super::conditions::{self, has_intervals, marks_of_run, rounds_of_points, subtitle};
 use super::findings::is_below;
 use super::format::{grouped, interval, pluralize, ratio, significant};
 use super::steps::{cases_without_twin, fastest, hidden_reason, measured};
@@ -306,7 +306,7 @@ pub(super) fn chart(run: &Run, width: i32) -> String {
         ticks: size_ticks(&sizes(run)),
         x_label: "size of a message",
         y_unit: "GiB/s",
-        repeated: pluralize(run.settings.rounds_done, "round"),
+        repeated: rounds_of_points(run),
         width,
     };
     chart.draw(&marks_of_run(run))

@@ -43,7 +43,9 @@ pub(super) fn null_control(control: &NullControl) -> Option<Note> {
                 times(reach)
             ))
         }
-        (Verdict::Undecided, None) => Note::Method(format!("{line} undecided: too few rounds")),
+        (Verdict::Undecided, None) => Note::Run(format!(
+            "{line} undecided: too few rounds, so the verdicts don't allow for it"
+        )),
         (verdict, _) => Note::Alarm(format!(
             "{line} {}: a case can't differ from itself, so the method or the machine is suspect; \
              distrust differences of this size",
@@ -133,6 +135,18 @@ fn medians(run: &Run) -> String {
         format!("medians with {level} intervals")
     } else {
         "medians (too few rounds for intervals)".to_owned()
+    }
+}
+
+/// How many rounds a point of a chart is of. Cases that were given up have fewer.
+pub(super) fn rounds_of_points(run: &Run) -> String {
+    let done = run.settings.rounds_done;
+    let mut measured = run.cases.iter().filter(|case| !case.samples.is_empty());
+    let rounds = pluralize(done, "round");
+    if measured.any(|case| case.samples.len() < done) {
+        format!("at most {rounds}")
+    } else {
+        rounds
     }
 }
 

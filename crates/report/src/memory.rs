@@ -14,9 +14,9 @@ use super::channels::{position, size_ticks};
 use super::chart::lines::{LineChart, LineSeries, Panel};
 use super::chart::palette;
 use super::chart::svg::MUTED;
-use super::conditions::{self, marks_of_run, subtitle};
+use super::conditions::{self, marks_of_run, rounds_of_points, subtitle};
 use super::findings::is_below;
-use super::format::{grouped, interval, pluralize, ratio, significant, times};
+use super::format::{grouped, interval, ratio, significant, times};
 use super::steps::{cases_without_twin, fastest, measured, step};
 use super::table::{Column, Table};
 
@@ -321,7 +321,7 @@ pub(super) fn chart(run: &Run, width: i32) -> String {
         ticks: size_ticks(&sizes(run)),
         x_label: "size of the block",
         y_unit: "GiB/s",
-        repeated: pluralize(run.settings.rounds_done, "round"),
+        repeated: rounds_of_points(run),
         width,
     };
     chart.draw(&marks_of_run(run))

@@ -4,7 +4,7 @@ use itertools::Itertools as _;
 use pipespeed_base::{named, size};
 use pipespeed_explain::profile::record::{EndProfile, Profile};
 use pipespeed_measure::record::{CaseResult, Interval, Ratio, Run, Verdict};
-use pipespeed_measure::spec::Suite;
+use pipespeed_measure::spec::{Case, Suite};
 use pipespeed_measure::suite::{Overrides, shown};
 use pipespeed_stats::{EQUIVALENCE, MIN_SAMPLES, half_ratios, holm_ratios};
 
@@ -145,14 +145,33 @@ pub(crate) fn deviations(run: &Run) -> String {
     let Some(own) = cases.first() else {
         return String::new();
     };
-    let size = |option: &str, asked: Option<usize>, own: Option<usize>| {
-        let asked = asked.filter(|bytes| Some(*bytes) != own)?;
+    // What is the first case's own may be another one's deviation.
+    let has_other = |is_other: &dyn Fn(&CaseResult, &Case) -> bool| {
+        run.cases.iter().any(|case| {
+            let own = cases.iter().find(|own| own.name == case.name);
+            own.is_some_and(|own| is_other(case, own))
+        })
+    };
+    let size = |option: &str, asked: Option<usize>, own: Option<usize>, has_other: bool| {
+        let asked = asked.filter(|bytes| Some(*bytes) != own || has_other)?;
         Some(format!("{option} {}", size::format(asked as u64)))
     };
     // A reader that uses read(2) never discards, even if that was requested.
     let is_own = || run.cases.iter().any(|case| case.data == own.data);
-    let data = settings.data.as_deref();
-    let data = data.filter(|data| *data != own.data.name() && !is_own());
+    let asked = settings.data.as_deref();
+    let has_other_data =
+        has_other(&|case, own| case.data != own.data && Some(case.data.name()) == asked);
+    let has_other_buffer =
+        has_other(&|case, own| case.configuration.buffer_bytes != own.subject.buffer_bytes());
+    let has_other_pipe =
+        has_other(&|case, own| case.configuration.pipe_bytes_asked != own.subject.pipe_bytes());
+    let data = asked.filter(|data| {
+        if *data == own.data.name() {
+            has_other_data
+        } else {
+            !is_own()
+        }
+    });
     let place = match (settings.writer_cpu, settings.reader_cpu) {
         (Some(writer), Some(reader)) if writer == reader => Some("one processor".to_owned()),
         (Some(_), Some(_)) => None,
@@ -162,8 +181,13 @@ pub(crate) fn deviations(run: &Run) -> String {
     let all = [
         data.map(|data| format!("--data {data}")),
         (settings.work > 0).then(|| format!("--work {}", settings.work)),
-        size("--buffer-size", settings.buffer_size, Some(buffer)),
-        size("--pipe-size", settings.pipe_size, pipe),
+        size(
+            "--buffer-size",
+            settings.buffer_size,
+            Some(buffer),
+            has_other_buffer,
+        ),
+        size("--pipe-size", settings.pipe_size, pipe, has_other_pipe),
         place,
     ];
     all.into_iter().flatten().join(", ")
@@ -296,7 +320,12 @@ pub(super) fn findings(run: &Run) -> Vec<String> {
         let (judgement, beginning, found) = match result.value {
             PublishedValue::Rate => {
                 let rate = measured(run.case(case)?)?.1;
-                (None, "Published".to_owned(), gib_per_s(rate))
+                let beginning = if other.is_empty() {
+                    "Published".to_owned()
+                } else {
+                    format!("Published under other conditions than these ({other})")
+                };
+                (None, beginning, gib_per_s(rate))
             }
             PublishedValue::Comparison(claim, published) => {
                 let step = steps.iter().find(|step| step.case.name == *case)?;

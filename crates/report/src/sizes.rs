@@ -4,8 +4,7 @@ pub(super) mod heat;
 
 use pipespeed_base::size;
 use pipespeed_measure::record::{
-    BestSizes, CaseResult, Configuration, Estimate, NotRun, PanelResult, Run, Search, Sizes,
-    Verdict,
+    BestSizes, CaseResult, Estimate, NotRun, PanelResult, Run, Search, Sizes, Verdict,
 };
 use pipespeed_measure::search::FINALISTS;
 use pipespeed_measure::spec::{PipeReader, Waiting};
@@ -25,26 +24,19 @@ pub(super) fn tables(run: &Run) -> Vec<TableBlock> {
     run.search.iter().map(table).collect()
 }
 
-/// The fastest panel of the search for each kind of reader: it reads or splices, and the
-/// ends sleep or spin.
-pub(super) fn best_of_kinds(search: &Search) -> Vec<&PanelResult> {
-    best_by(search, |configuration| {
-        (configuration.pipe_reader(), configuration.wait)
-    })
-}
-
-/// The fastest panel of the search for each kind of case.
-pub(super) fn best_by<K: PartialEq>(
-    search: &Search,
-    kind: fn(&Configuration) -> K,
-) -> Vec<&PanelResult> {
+/// The fastest panel for each kind of reader: it reads or splices, and the ends sleep or spin. By the
+/// rounds, if it was measured in them; the search has few trials.
+fn best_of_kinds<'a>(run: &Run, search: &'a Search) -> Vec<&'a PanelResult> {
     let median = |panel: &PanelResult| {
-        panel
-            .leader()
-            .map_or(0.0, |leader| leader.median.unwrap_or(0.0))
+        let of_search = || panel.leader().and_then(|leader| leader.median);
+        let measured = measured_rate(run, panel).map(|rate| rate.median);
+        measured.or_else(of_search).unwrap_or(0.0)
     };
     let found = search.panels.iter().filter(|panel| panel.best.is_some());
-    let by_kind = found.map(|panel| (kind(&panel.configuration), panel));
+    let by_kind = found.map(|panel| {
+        let configuration = &panel.configuration;
+        ((configuration.pipe_reader(), configuration.wait), panel)
+    });
     let by_kind = grouped(by_kind).into_iter();
     let best = by_kind.filter_map(|(_, panels)| {
         panels
@@ -243,7 +235,10 @@ pub(super) fn place(panel: &PanelResult) -> &'static str {
 
 /// The best case for each kind of reader, with its command if it is recommended.
 pub(super) fn findings(run: &Run) -> Vec<Conclusion> {
-    let best = run.search.iter().flat_map(best_of_kinds);
+    let best = run
+        .search
+        .iter()
+        .flat_map(|search| best_of_kinds(run, search));
     let best = best.map(|panel| Conclusion {
         sentence: sentence(run, panel),
         command: panel

@@ -156,7 +156,8 @@ fn headline(moment: &Moment, view: &TopView<'_>) -> String {
     if view.is_paused {
         line.at_end("PAUSED", REVERSED);
     } else if is_wide {
-        line.at_end(&format!("{} samples/s, {cost}", moment.samples), DIM);
+        let rate = f64::from(moment.samples) / moment.since_s.max(f64::MIN_POSITIVE);
+        line.at_end(&format!("{rate:.0} samples/s, {cost}"), DIM);
     } else {
         line.at_end(&cost, DIM);
     }
@@ -168,7 +169,11 @@ fn groups(moment: &Moment, view: &TopView<'_>, layout: &Layout) -> String {
     let mut line = ScreenLine::new(view);
     line.left(layout.names(), "", "");
     if layout.is_wide {
-        line.right(layout.bar + SHARES, "last second, %", DIM);
+        let second = match moment.since_s.round() {
+            seconds if seconds > 1.0 => format!("last {seconds} s, %"),
+            _ => "last second, %".to_owned(),
+        };
+        line.right(layout.bar + SHARES, &second, DIM);
     } else {
         line.left(layout.bar, "second", DIM);
     }

@@ -53,7 +53,7 @@ pub(super) fn findings(run: &Run) -> Vec<String> {
         .collect()
 }
 
-/// The fastpipe writer with the highest rate, and those that may be as fast.
+/// The fastpipe writer with the highest ratio, and those that may be as fast.
 fn fastest_safe(run: &Run) -> Option<String> {
     let steps = steps(run).into_iter();
     let mut safe: Vec<_> = steps
@@ -74,7 +74,7 @@ fn fastest_safe(run: &Run) -> Option<String> {
         names => format!("; {} may be as fast", names.join(", ")),
     };
     Some(format!(
-        "Of fastpipe's writers that sleep and are right for every reader, {} has the highest rate: {} of {}, \
+        "Of fastpipe's writers that sleep and are right for every reader, {} has the highest ratio: {} of {}, \
          {}{alike}.",
         best.case.name,
         ratio(best.ratio.estimate),
@@ -142,7 +142,7 @@ mod tests {
         let run = touched();
         let found = &findings(&run)[1];
         assert!(
-            found.contains("fastpipe_cow_checked has the highest rate"),
+            found.contains("fastpipe_cow_checked has the highest ratio"),
             "{found}"
         );
         let faster = ["fastpipe_drained", "fastpipe_auto_spin"];

@@ -130,6 +130,8 @@ struct CaseTrials {
     refused: usize,
     /// Why the first of these failed or was refused.
     reason: String,
+    /// The number of its samples.
+    samples: usize,
     /// The rounds that lack its sample.
     missing_rounds: Vec<usize>,
 }
@@ -222,7 +224,9 @@ impl<W: Work> Rounds<W> {
                     observer.before_trial(&self.trials[case].name, done, all);
                     let place = TrialPlace { round, position };
                     let trial = |work: &mut W, case| work.trial(case, place);
-                    if !self.attempt(case, observer, trial)? {
+                    if self.attempt(case, observer, trial)? {
+                        self.trials[case].samples += 1;
+                    } else {
                         self.trials[case].missing_rounds.push(round);
                     }
                 }
@@ -307,6 +311,7 @@ impl<W: Work> Rounds<W> {
                 failed,
                 refused,
                 reason,
+                samples,
                 ..
             } = trials;
             let (kind, message) = match (failed, refused) {
@@ -315,10 +320,25 @@ impl<W: Work> Rounds<W> {
                     WarningKind::Configuration,
                     format!("{refused} trials after the pilot were refused: {reason}"),
                 ),
-                (failed, _) => (
+                (failed, 0) => (
                     WarningKind::Failed,
                     format!("{} failed: {reason}", pluralize(*failed, "trial")),
                 ),
+                (failed, refused) => (
+                    WarningKind::Failed,
+                    format!(
+                        "{} failed, {refused} refused: {reason}",
+                        pluralize(*failed, "trial")
+                    ),
+                ),
+            };
+            let message = if failed + refused >= MAX_FAILURES && *samples > 0 {
+                format!(
+                    "{message}; it was given up with {}",
+                    pluralize(*samples, "sample")
+                )
+            } else {
+                message
             };
             Some(Warning::for_case(kind, name, message))
         };
@@ -505,6 +525,11 @@ mod tests {
         // It counts no longer, so no round is incomplete.
         assert_eq!(run.work.complete.last(), Some(&8));
         assert!(run.work.closed[2].is_none());
+        let message = run.missing()[0].message.clone();
+        assert!(
+            message.ends_with("; it was given up with 1 sample"),
+            "{message}"
+        );
         drop(run);
         assert_eq!(tried, 4);
     }

@@ -15,7 +15,7 @@ use super::{
     BUFFER, DEFAULT_PIPE, DataRule, Definition, FEW_ROUNDS, LADDER, Lengths, Overrides, Preparation,
 };
 
-/// The sizes tried are powers of four and the published ones. Buffers begin
+/// Each size tried is four times the one before, or a published one. Buffers begin
 /// with 8 KiB, which write(2) and read(2) are fastest with on most machines.
 const BUFFERS: [usize; 6] = [8 << 10, 32 << 10, 128 << 10, BUFFER, 512 << 10, 2 << 20];
 const PIPES: [usize; 7] = [

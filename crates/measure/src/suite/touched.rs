@@ -60,8 +60,13 @@ fn cases(overrides: &Overrides) -> Vec<Case> {
     };
     let best = case(BEST, LARGE_PIPE).with_pieces(buffer.unwrap_or(PIECE));
     let best = with_sizes(&best, sizes_of(&best));
-    let published = case("write_read", DEFAULT_PIPE).described("the same in the published sizes");
+    let published = case("write_read", DEFAULT_PIPE);
     let published_sizes = in_words(sizes_of(&published));
+    let description = match (buffer, overrides.pipe_bytes) {
+        (None, None) => "the same in the published sizes".to_owned(),
+        _ => format!("the same in {published_sizes}"),
+    };
+    let published = published.described(&description);
     // If both are given, the best is the same.
     let is_other = buffer.is_none() || overrides.pipe_bytes.is_none();
     let published = is_other.then(|| published.against(BEST, &published_sizes));

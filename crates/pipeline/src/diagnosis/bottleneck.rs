@@ -478,10 +478,16 @@ fn clearest<'c, 'a>(
     let mut others = candidates.iter();
     let lacks_only_time =
         |one: &Candidate<'_>| one.waits < MIN_TURNS && shares_of(one.stage).queued >= MIN_LACKING;
+    // Another one always has input and room, while this one often does nothing.
+    let is_outworked = awake_of(best.stage) <= 1.0 - MIN_EVER
+        && others.clone().any(|other| {
+            let is_other = !std::ptr::eq(other, best);
+            is_other && never_waits(other) && !never_waits(best)
+        });
     // Each of both would be faster with the processor of the other one.
     let has_equal = lacks_only_time(best)
         && others.any(|other| !std::ptr::eq(other, best) && lacks_only_time(other));
-    (!is_unclear && !takes_turns && !has_equal).then_some(best)
+    (!is_unclear && !takes_turns && !has_equal && !is_outworked).then_some(best)
 }
 
 /// The stage that runs for most of the time while all others wait for pipes more often: those before
@@ -491,31 +497,31 @@ fn clearest<'c, 'a>(
 fn busiest<'c, 'a>(candidates: &'c [Candidate<'a>]) -> Option<&'c Candidate<'a>> {
     let mut all = candidates.iter();
     all.find(|busy| {
-        let awake = awake(busy.stage);
-        let never_waits = busy.waits < MIN_EVER && shares_of(busy.stage).runs >= MIN_AWAKE;
         let mut others = candidates
             .iter()
             .filter(|other| other.stage.process.id != busy.stage.process.id);
-        let waits_for_it = others.all(|other| {
-            let pid = other.stage.process.id.pid;
-            let (room, input) = (
-                other.waits_on(LinkSide::Room),
-                other.waits_on(LinkSide::Input),
-            );
-            let (is_before, is_after) = (busy.before.contains(&pid), busy.after.contains(&pid));
-            let fits = match (is_before, is_after) {
-                (true, false) => room > input,
-                (false, true) => input > room,
-                // It gives work to a worker, and takes the results.
-                (true, true) | (false, false) => true,
-            };
-            let (runs, most) = (shares_of(other.stage).runs, shares_of(busy.stage).runs);
-            let is_held_up = never_waits && other.waits >= MIN_EVER && runs <= most - MIN_LEAD;
-            let waits_more = 1.0 - other.waits <= awake - MIN_LEAD || is_held_up;
-            are_equal_workers(busy, other) || fits && waits_more
-        });
-        is_busy(busy.stage) && waits_for_it
+        is_busy(busy.stage)
+            && others.all(|other| are_equal_workers(busy, other) || waits_for(other, busy))
     })
+}
+
+/// Whether a stage waits on pipes more often than a busy one, or at all if that one never does.
+fn waits_for(other: &Candidate<'_>, busy: &Candidate<'_>) -> bool {
+    let (room, input) = (
+        other.waits_on(LinkSide::Room),
+        other.waits_on(LinkSide::Input),
+    );
+    let pid = other.stage.process.id.pid;
+    // One on both sides gives work to a worker, and takes the results.
+    let (more, less) = match (busy.before.contains(&pid), busy.after.contains(&pid)) {
+        (true, false) => (room, input),
+        (false, true) => (input, room),
+        (true, true) | (false, false) => (1.0, 0.0),
+    };
+    let [own, most] = [other, busy].map(|candidate| shares_of(candidate.stage).runs);
+    let is_outrun = awake_of(other.stage) <= 1.0 - MIN_EVER && own <= most - MIN_LEAD;
+    let waits_more = 1.0 - other.waits <= awake_of(busy.stage) - MIN_LEAD;
+    more > less && waits_more || more >= less && never_waits(busy) && is_outrun
 }
 
 /// The shares of a stage, or those of the children for which it mainly waits.
@@ -529,14 +535,23 @@ fn shares_of(stage: &Observed) -> &Shares {
 }
 
 /// The share of the time in which a stage, or the children for which it waits, ran or was ready to.
-fn awake(stage: &Observed) -> f64 {
+fn awake_of(stage: &Observed) -> f64 {
     let shares = shares_of(stage);
     shares.runs + shares.queued
 }
 
+/// Whether a stage always has input and room, and works on it. One that asks again and again for what is not
+/// there seems to do so, too.
+fn never_waits(candidate: &Candidate<'_>) -> bool {
+    candidate.waits < MIN_EVER
+        && awake_of(candidate.stage) >= 1.0 - MIN_EVER
+        && is_busy(candidate.stage)
+        && !candidate.stage.has_vain_calls
+}
+
 /// Whether a stage runs for most of the time, or is ready to.
 fn is_busy(stage: &Observed) -> bool {
-    shares_of(stage).runs >= MIN_OWN && awake(stage) >= MIN_AWAKE
+    shares_of(stage).runs >= MIN_OWN && awake_of(stage) >= MIN_AWAKE
 }
 
 /// Whether both are workers of one process that get their work from one pipe, as those of a pool.

@@ -10,7 +10,7 @@ use crate::observe::{NewPipe, Observation, ObservedLink, default_capacity};
 use crate::proc::LinkId;
 use crate::wait::{BlockedOn, ThreadState};
 
-/// Calls of fewer bytes are small.
+/// Calls of no more bytes are small.
 const MAX_SMALL: f64 = 512.0;
 /// So many small calls a second take noticeable time: about 1 % of a processor at half a
 /// microsecond each.
@@ -135,7 +135,7 @@ fn small(
         && !(side == LinkSide::Room && has_room(observation, adjacency, observed));
     let calls_per_s = calls as f64 / observed.counted_s;
     let bytes_per_call = bytes as f64 / calls.max(1) as f64;
-    if !has_end || is_vain || bytes_per_call >= MAX_SMALL || calls_per_s < MIN_WAKES_PER_S {
+    if !has_end || is_vain || bytes_per_call > MAX_SMALL || calls_per_s < MIN_WAKES_PER_S {
         return None;
     }
     let wakes =
@@ -174,7 +174,9 @@ fn woken(
     readers.into_iter().flatten().find_map(|(to, pipe)| {
         let reader = observation.find(*to)?;
         let reads_per_s = reader.io?.reads as f64 / reader.counted_s;
-        let is_woken = reader.share_on(*pipe, LinkSide::Input) > 0.5
+        // Which of several writers wakes it does not show.
+        let is_woken = observation.users(*pipe, LinkSide::Room).len() == 1
+            && reader.share_on(*pipe, LinkSide::Input) > 0.5
             && (0.5..2.0).contains(&(reads_per_s / writes_per_s));
         is_woken.then(|| reader.who())
     })

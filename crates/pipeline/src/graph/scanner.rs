@@ -10,7 +10,7 @@ use rustix::process::getpid;
 
 use super::{Graph, Process};
 use crate::proc::files::{DescriptorTable, FdTableStamp, ProcessFiles};
-use crate::proc::sockets::{self, Sockets};
+use crate::proc::sockets::{self, Sockets, receivers};
 use crate::proc::terminals::{TerminalFd, TerminalId, terminal};
 use crate::proc::{Proc, ProcessId};
 
@@ -190,9 +190,10 @@ impl Scanner {
             return;
         }
         self.list_sockets(proc);
+        let receivers = receivers(&self.sockets);
         for process in self.graph.processes.values_mut() {
             if !process.sockets.is_empty() {
-                process.join(&self.sockets);
+                process.join(&self.sockets, &receivers);
             }
         }
     }

@@ -141,6 +141,12 @@ impl<'a, N: Node, L: Fn(&N, LinkId) -> bool> Stages<'a, N, L> {
             !node.holds_idly(link, side, is_wrapper) && !is_inherited
         });
         let uses = |node: &&N| node.waited_on(link, side) || !node.is_idle(side);
+        // Who waits for room in a link writes to it, though it may have kept the other end, too.
+        let is_opposite =
+            |node: &&N| node.waited_on(link, side.other()) && !node.waited_on(link, side);
+        if !users.iter().all(|node| is_opposite(&node)) {
+            users.retain(|node| !is_opposite(&node));
+        }
         // What a shell substitutes inherits the input of the others.
         if side == LinkSide::Input && users.iter().any(uses) {
             users.retain(uses);
@@ -202,7 +208,8 @@ fn groups_of(edges: &BTreeSet<Edge>) -> BTreeMap<i32, i32> {
 }
 
 /// Whether all ends that a process has of a link were left to it by an ancestor that uses them under
-/// the same number, as the second filter of `tee >(a) >(b)` has the pipe to the first.
+/// the same number, as the second filter of `tee >(a) >(b)` has the pipe to the first. A process of the same
+/// program knows what its ancestor has opened, as those of Python's multiprocessing do.
 fn inherits<N: Node>(node: &N, link: LinkId, holders: &BTreeMap<i32, Vec<&N>>) -> bool {
     let fds = |node: &N| -> BTreeSet<i32> {
         let ends = node.process().ends.of_link(link);
@@ -214,7 +221,11 @@ fn inherits<N: Node>(node: &N, link: LinkId, holders: &BTreeMap<i32, Vec<&N>>) -
     own.iter().all(|fd| *fd > STDERR)
         && above.any(|pid| {
             let mut same = holders.get(&pid).into_iter().flatten();
-            same.any(|holder| !holder.only_waits_for_children() && own.is_subset(&fds(holder)))
+            same.any(|holder| {
+                !holder.only_waits_for_children()
+                    && holder.process().name != node.process().name
+                    && own.is_subset(&fds(holder))
+            })
         })
 }
 

@@ -11,8 +11,8 @@ use crate::wait::Outside;
 
 /// Time between two moments.
 pub const TICK: Duration = Duration::from_secs(1);
-/// Slices, of a second each, that are kept.
-pub(super) const MINUTE: usize = 60;
+/// Slices are kept for this time: of a second each, longer ones where moments are expensive.
+pub(super) const MINUTE: Duration = Duration::from_secs(60);
 /// The last moment may come soon after the one before it: what is shown as the last second is of
 /// at least this time.
 const MIN_SECOND: Duration = TICK.checked_div(2).unwrap();
@@ -41,7 +41,8 @@ impl Slice {
     pub(super) fn window(&self) -> StageWindow {
         let seconds = self.counted.as_secs_f64();
         let is_counted = seconds > 0.0;
-        let io = self.io.filter(|_| !self.counts.splices && is_counted);
+        let io_seconds = self.io_counted.as_secs_f64();
+        let io = self.io.filter(|_| !self.counts.splices && io_seconds > 0.0);
         let outside = self.counts.outside.iter();
         StageWindow {
             samples: self.counts.samples,
@@ -52,8 +53,8 @@ impl Slice {
             } else {
                 0.0
             },
-            read_per_s: io.map(|io| io.read_bytes as f64 / seconds),
-            written_per_s: io.map(|io| io.written_bytes as f64 / seconds),
+            read_per_s: io.map(|io| io.read_bytes as f64 / io_seconds),
+            written_per_s: io.map(|io| io.written_bytes as f64 / io_seconds),
         }
     }
 }
@@ -71,20 +72,33 @@ pub(super) struct History {
 
 impl History {
     pub(super) fn push(&mut self, slice: Slice) {
-        self.still = if slice.has_run() {
+        self.note_still(&slice);
+        self.slices.push_front(slice);
+        let mut kept = Duration::ZERO;
+        self.slices.retain(|slice| {
+            let is_kept = kept < MINUTE;
+            kept += slice.counted;
+            is_kept
+        });
+        self.minute = self.last(MINUTE);
+    }
+
+    /// Notes how long it has stood still after a slice. Its children work for it.
+    pub(super) fn note_still(&mut self, slice: &Slice) {
+        self.still = if slice.has_run() || slice.children.has_run() {
             Duration::ZERO
         } else {
             self.still + slice.counted
         };
-        self.slices.truncate(MINUTE - 1);
-        self.slices.push_front(slice);
-        self.minute = self.last(MINUTE);
     }
 
-    /// The sum of the last slices.
-    pub(super) fn last(&self, count: usize) -> Slice {
+    /// The sum of the last slices that are at least of this time.
+    pub(super) fn last(&self, time: Duration) -> Slice {
         let mut sum = Slice::default();
-        for slice in self.slices.iter().take(count) {
+        for slice in &self.slices {
+            if sum.counted >= time {
+                break;
+            }
             sum.add(slice);
         }
         sum
@@ -92,14 +106,7 @@ impl History {
 
     /// The last second.
     pub(super) fn second(&self) -> Slice {
-        let mut sum = Slice::default();
-        for slice in &self.slices {
-            sum.add(slice);
-            if sum.counted >= MIN_SECOND {
-                break;
-            }
-        }
-        sum
+        self.last(MIN_SECOND)
     }
 
     /// Whether it was there for long enough to be shown.
@@ -112,6 +119,7 @@ impl History {
 pub(super) mod tests {
     use super::*;
     use crate::proc::Io;
+    use crate::sample::children::ChildTally;
     use crate::sample::counts::StateCounts;
 
     /// A second of a process, in percent of its samples.
@@ -127,6 +135,7 @@ pub(super) mod tests {
                 ..StateCounts::default()
             },
             counted: TICK,
+            io_counted: TICK,
             ran: TICK.mul_f64(f64::from(working) / 100.0),
             io: Some(Io {
                 written_bytes: 1000,
@@ -178,6 +187,28 @@ pub(super) mod tests {
     }
 
     #[test]
+    fn bytes_per_second_are_those_of_the_time_in_which_they_were_counted() {
+        let unknown = Slice {
+            io: None,
+            io_counted: Duration::ZERO,
+            ..slice(50, 50, 0)
+        };
+        let minute = history([slice(50, 50, 0), unknown]).minute.window();
+        assert_eq!(minute.written_per_s, Some(1000.0));
+    }
+
+    #[test]
+    fn a_minute_is_one_however_long_the_time_between_moments() {
+        let long = || Slice {
+            counted: 10 * TICK,
+            ..slice(50, 50, 0)
+        };
+        let history = history((0..20).map(|_| long()));
+        assert_eq!(history.minute.counted, MINUTE);
+        assert_eq!(history.last(5 * TICK).counted, 10 * TICK);
+    }
+
+    #[test]
     fn moment_soon_after_another_is_no_second_of_its_own() {
         let short = Slice {
             counted: TICK / 50,
@@ -197,6 +228,11 @@ pub(super) mod tests {
         let mut history = history([slice(1, 99, 0), slice(0, 100, 0), slice(0, 100, 0)]);
         assert_eq!(history.still, 2 * TICK);
         history.push(slice(1, 99, 0));
+        assert_eq!(history.still, Duration::ZERO);
+        // A shell sleeps while its child works.
+        let mut waits = slice(0, 0, 0);
+        waits.children = ChildTally::default().slice(TICK);
+        history.push(waits);
         assert_eq!(history.still, Duration::ZERO);
     }
 }

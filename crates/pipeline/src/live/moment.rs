@@ -1,10 +1,11 @@
 //! Pipelines at one moment, and what their stages did until then.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use serde::Serialize;
 
-use super::history::{History, StageWindow, TICK};
+use super::history::{History, StageWindow};
 use crate::diagnosis::{Bottleneck, Deadlock, Finding, Unread, diagnose};
 use crate::graph::Process;
 use crate::observe::{Observation, ObservedLink};
@@ -13,16 +14,20 @@ use crate::proc::{LinkId, ProcessId};
 use crate::processors::Load;
 use crate::sample::Observed;
 use crate::sample::slice::Slice;
+use crate::wait::ThreadState;
 
-/// The bottleneck is found from this many slices: few enough to follow a change.
-const BOTTLENECK_SLICES: usize = 5;
+/// The bottleneck is found from slices of this time: short enough to follow a change.
+const BOTTLENECK_TIME: Duration = Duration::from_secs(5);
 
 /// What is known about pipelines at one moment.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Moment {
     /// Time since the beginning.
     pub seconds: f64,
-    /// Samples of the process with the most of them in the last second.
+    /// Time since the moment before: that is what is called the last second. It is longer where there are
+    /// hundreds of pipelines.
+    pub since_s: f64,
+    /// Samples of the process with the most of them since then.
     pub samples: u32,
     /// Processor time of the observer and its helper in the last minute, as a share of one
     /// processor, without the first reading of all processes.
@@ -124,6 +129,7 @@ pub(super) struct LiveProcess<'a> {
     pub(super) history: &'a History,
     pub(super) is_asked: bool,
     pub(super) ancestors: Vec<i32>,
+    pub(super) threads: Vec<ThreadState>,
     pub(super) arguments: Option<String>,
 }
 
@@ -135,6 +141,7 @@ impl LiveProcess<'_> {
             // Every process counts as if it had been there all the time.
             samples: 1,
             ancestors: self.ancestors.clone(),
+            threads: self.threads.clone(),
             ..slice.observed(self.process.clone())
         }
     }
@@ -179,8 +186,7 @@ pub(super) fn pipelines(
         .iter()
         .map(|member| member.observed(&member.history.second()));
     let second = observation(of_second.collect());
-    let recent =
-        |member: &LiveProcess<'_>| member.observed(&member.history.last(BOTTLENECK_SLICES));
+    let recent = |member: &LiveProcess<'_>| member.observed(&member.history.last(BOTTLENECK_TIME));
     let findings = diagnose(&observation(members.iter().map(recent).collect()));
     let edges = minute.edges();
     let by_id = members.iter().map(|member| (member.process.id, member));
@@ -217,11 +223,11 @@ pub(super) fn pipelines(
                     Finding::Bottleneck(bottleneck) if has(bottleneck.stage.pid) => {
                         pipeline.bottleneck = Some((**bottleneck).clone());
                     }
-                    Finding::Unread(unread) if has(unread.writer.pid) => {
+                    Finding::Unread(unread) if has(unread.writer.pid) && !unread.may_be_read => {
                         let mut writers = stages.iter();
                         let is_long = |member: &&&LiveProcess<'_>| {
                             let is_writer = member.process.id.pid == unread.writer.pid;
-                            is_writer && member.history.still >= TICK * BOTTLENECK_SLICES as u32
+                            is_writer && member.history.still >= BOTTLENECK_TIME
                         };
                         if writers.any(|member| is_long(&member)) {
                             pipeline.unread.get_or_insert_with(|| unread.clone());
@@ -277,6 +283,7 @@ mod tests {
                 history,
                 is_asked: true,
                 ancestors: Vec::new(),
+                threads: Vec::new(),
                 arguments: None,
             })
             .collect();

@@ -1,7 +1,7 @@
 //! Looks into pipes and sockets: how much lies in them.
 
 use std::collections::BTreeMap;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use pipespeed_base::interrupt;
 
@@ -12,6 +12,8 @@ use crate::wait::is_moving;
 
 /// A look at more pipes is continued at the next one: each is a question to the helper.
 const MAX_LOOKED: usize = 1024;
+/// A pipe whose lock was held is looked into again after this time: each such look may cost a helper.
+const MIN_HELD: Duration = Duration::from_secs(10);
 
 impl Observer<'_> {
     /// Looks into each pipe by one of its read ends; of very many, only into some at a time.
@@ -49,7 +51,7 @@ impl Observer<'_> {
             self.looked = Some(pipe);
             let (pid, fd) = ends[&pipe];
             let seen = self.pipes.entry(pipe).or_default();
-            if seen.is_held {
+            if seen.held.is_some_and(|held| held.elapsed() < MIN_HELD) {
                 continue;
             }
             match pipe_probe.read_state(self.proc, pid, fd, pipe) {
@@ -58,6 +60,8 @@ impl Observer<'_> {
                     unread,
                     owner,
                 } => {
+                    seen.held = None;
+                    seen.held_by = None;
                     seen.capacity = Some(capacity);
                     seen.owner = Some(owner);
                     seen.fills.push(FillSample {
@@ -67,7 +71,7 @@ impl Observer<'_> {
                     });
                 }
                 PipeState::Held => {
-                    seen.is_held = true;
+                    seen.held = Some(Instant::now());
                     let holders = self.tallies.values().map(|tally| &tally.process);
                     let mut holders =
                         holders.filter(|process| process.ends.of_link(pipe).next().is_some());
@@ -113,7 +117,7 @@ impl Observer<'_> {
             fill_change: FillChange::new(&seen.fills),
             bytes_per_s: None,
             owner: seen.owner,
-            is_held: seen.is_held,
+            is_held: seen.held.is_some(),
             held_by: seen.held_by,
         }
     }

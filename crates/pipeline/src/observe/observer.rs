@@ -129,6 +129,8 @@ impl Observer<'_> {
                     pids.extend(self.proc.tree(pid));
                 }
                 pids.retain(|pid| !excluded.contains(pid));
+                let hidden = &mut self.scanner.graph.hidden;
+                hidden.retain(|pid, _| pids.contains(pid) || self.proc.is_listed(*pid));
                 self.scanner.search_some(self.proc, &pids, &changed);
             }
             None => self.scanner.search(self.proc, &excluded, &changed),

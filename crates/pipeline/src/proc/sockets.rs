@@ -1,6 +1,6 @@
 //! Sockets and their peers, as the kernel lists them (sock_diag(7)).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::{IpAddr, SocketAddr as InetAddress};
 
@@ -46,6 +46,28 @@ pub struct SocketState {
 
 /// Sockets by inode number, which no two sockets of a machine share.
 pub type Sockets = BTreeMap<u64, SocketState>;
+
+/// To a socket that more send to, as that of a system's log, none of them is the stage before.
+const MAX_SENDERS: usize = 4;
+
+/// The sockets that receive datagrams from connected ones and are connected with none themselves, as that
+/// of a server; without those of many senders.
+pub fn receivers(sockets: &Sockets) -> BTreeSet<u64> {
+    let mut senders: BTreeMap<u64, usize> = BTreeMap::new();
+    for socket in sockets.values() {
+        if let SocketPeer::Local(peer) = socket.peer {
+            *senders.entry(peer).or_default() += 1;
+        }
+    }
+    let is_server = |inode: &u64| {
+        let socket = sockets.get(inode);
+        socket.is_some_and(|socket| socket.has_datagrams && socket.peer == SocketPeer::None)
+    };
+    let few = senders
+        .into_iter()
+        .filter(|(_, count)| *count <= MAX_SENDERS);
+    few.map(|(inode, _)| inode).filter(is_server).collect()
+}
 
 /// Lists all unix and TCP sockets of the network namespace of this process.
 ///
@@ -185,7 +207,7 @@ mod tests {
     use std::io::Write;
     use std::net::{TcpListener, TcpStream};
     use std::os::fd::AsFd;
-    use std::os::unix::net::UnixStream;
+    use std::os::unix::net::{UnixDatagram, UnixStream};
 
     use rustix::fs::fstat;
 
@@ -206,6 +228,21 @@ mod tests {
         assert_eq!((of_a.unread, of_b.unread), (0, 1000));
         drop(b);
         assert_eq!(list(usize::MAX).unwrap()[&inode(&a)].peer, SocketPeer::None);
+    }
+
+    #[test]
+    fn server_of_few_senders_of_datagrams_is_their_receiver() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("log");
+        let server = UnixDatagram::bind(&path).unwrap();
+        let mut clients = Vec::new();
+        for count in 1..=MAX_SENDERS + 1 {
+            let client = UnixDatagram::unbound().unwrap();
+            client.connect(&path).unwrap();
+            clients.push(client);
+            let found = receivers(&list(usize::MAX).unwrap());
+            assert_eq!(found.contains(&inode(&server)), count <= MAX_SENDERS);
+        }
     }
 
     #[test]

@@ -302,6 +302,11 @@ impl ChildSlice {
         self.ran
     }
 
+    /// Whether one of them ran, or waited for a disk.
+    pub(crate) fn has_run(&self) -> bool {
+        self.counts.awake > 0 || self.counts.disk > 0 || !self.ran.is_zero()
+    }
+
     /// Adds those of an earlier time.
     pub(crate) fn add(&mut self, other: &ChildSlice) {
         self.counts.merge(&other.counts);

@@ -26,6 +26,8 @@ pub(crate) struct Slice {
     /// The time for which a thread ran, if their times have nothing to do with each other.
     pub(crate) any_ran: Duration,
     pub(crate) io: Option<Io>,
+    /// The time over which that was counted.
+    pub(crate) io_counted: Duration,
     /// Whether it has waited for children that have ended.
     pub(crate) has_reaped: bool,
     /// The children that it waited for.
@@ -69,6 +71,7 @@ impl Slice {
         }
         // They can't be read any more in the second in which the process ended.
         if let Some(io) = other.io {
+            self.io_counted += other.io_counted;
             let sum = self.io.get_or_insert_default();
             sum.read_bytes += io.read_bytes;
             sum.written_bytes += io.written_bytes;

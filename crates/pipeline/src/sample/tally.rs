@@ -336,6 +336,8 @@ impl Tally {
         });
         let threads: Vec<(Duration, Duration)> = threads.collect();
         let longest = threads.iter().map(|(ran, queued)| *ran + *queued).max();
+        let io = first.io.zip(last.io);
+        let io = io.and_then(|(before, now)| now.since(before));
         Slice {
             counts: self.counts.clone(),
             counted,
@@ -345,10 +347,8 @@ impl Tally {
             longest: longest.unwrap_or_default(),
             any_ran: any_ran(threads.iter().map(|(ran, _)| *ran), counted),
             has_reaped: last.children_faults != first.children_faults,
-            io: first
-                .io
-                .zip(last.io)
-                .and_then(|(before, now)| now.since(before)),
+            io,
+            io_counted: io.map_or(Duration::ZERO, |_| counted),
             children: self
                 .children
                 .slice(last.children_ran.saturating_sub(first.children_ran)),

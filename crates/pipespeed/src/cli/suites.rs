@@ -27,7 +27,8 @@ pub(super) fn rounds_help() -> String {
         .map(|(rounds, suites)| format!("{rounds} in {suites}"));
     format!(
         "Number of rounds; each runs every case once [default: to fit --time]\n\n\
-         The default is at least {}; {}; more if verdicts on all comparisons need more.",
+         The default is at least {}; {}; fewer with --quick or --time; more if verdicts on all comparisons need \
+         more.",
         usual.0,
         each.collect::<Vec<_>>().join(", ")
     )

@@ -21,7 +21,7 @@ pub struct TopArgs {
     /// What to watch.
     #[command(flatten)]
     pub watched: WatchedArgs,
-    /// Look for two seconds, print one frame, and exit.
+    /// Look for two seconds (six if a pipeline stands still), print one frame, and exit.
     #[arg(long)]
     pub once: bool,
     /// Order of the pipelines.

@@ -62,10 +62,11 @@ fn compare_all(args: &CompareArgs) -> anyhow::Result<anyhow::Result<()>> {
         let doubts = undecided(&comparisons, limit.slower_by) + &disturbed;
         if !doubts.is_empty() {
             let percent = (limit.slower_by * 1e5).round() / 1e3;
-            let by = if percent > 0.0 {
+            let least = EQUIVALENCE * 100.0;
+            let by = if percent >= least {
                 format!(" by {percent} % or more")
             } else {
-                String::new()
+                format!(" by more than {least} %")
             };
             say(&format!(
                 "pipespeed: --fail-on: no case is proven slower{by}{doubts}"

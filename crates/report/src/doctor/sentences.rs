@@ -9,6 +9,7 @@ use pipespeed_pipeline::diagnosis::{
 use pipespeed_pipeline::graph::LinkSide;
 use pipespeed_pipeline::observe::Observation;
 use pipespeed_pipeline::proc::LinkId;
+use pipespeed_pipeline::raise;
 use pipespeed_pipeline::wait::Outside;
 
 use super::deadlock::deadlock_text;
@@ -77,12 +78,18 @@ pub(super) fn describe(
         Finding::PingPong {
             stages,
             delay: None,
-        } => style.sentence(&format!(
-            "No stage stands out as the bottleneck: {} wait for each other by turns. A larger pipe between \
-             them may help: {}.",
-            list(stages.iter().map(|stage| full(&stage.who))),
-            boost_line(observation, stages)
-        )),
+        } => {
+            let remedy = if are_pipes_large(observation, stages) {
+                String::new()
+            } else {
+                let line = boost_line(observation, stages);
+                format!(" A larger pipe between them may help: {line}.")
+            };
+            style.sentence(&format!(
+                "No stage stands out as the bottleneck: {} wait for each other by turns.{remedy}",
+                list(stages.iter().map(|stage| full(&stage.who))),
+            ))
+        }
         Finding::Unclear { event_loops, .. } if !event_loops.is_empty() => {
             let names: Vec<String> = event_loops.iter().map(full).collect();
             let they = if names.len() == 1 { "it" } else { "them" };
@@ -227,7 +234,12 @@ fn small_calls_text(calls: &SmallCalls) -> String {
              a larger buffer."
         }
         LinkSide::Input => "A larger buffer would save most of these calls.",
-        LinkSide::Room => "Buffering (no flush after each line) would save most of these calls.",
+        LinkSide::Room if calls.wakes.is_some() => {
+            "Buffering (no flush after each line) would save most of these calls."
+        }
+        LinkSide::Room => {
+            "Larger pieces (a buffer, no flush after each line) would save most of these calls."
+        }
     };
     format!(
         "{} {verb} only {} a call, {} times a second{wakes}. {remedy}",
@@ -323,9 +335,29 @@ fn reads_instead(observation: &Observation, reader: &IdleReader, unread: &Unread
     other.unwrap_or_else(|| "does not".to_owned())
 }
 
+/// Whether all pipes between these stages are as large as `boost` would make them.
+fn are_pipes_large(observation: &Observation, stages: &[ActiveStage]) -> bool {
+    let is_stage = |pid: i32| stages.iter().any(|stage| stage.who.pid == pid);
+    let edges = observation.edges();
+    let between = edges
+        .iter()
+        .filter(|(from, to, _)| is_stage(*from) && is_stage(*to));
+    let mut capacities = between.map(|(_, _, pipe)| {
+        let link = observation.link(*pipe);
+        link.and_then(|link| link.capacity)
+    });
+    !edges.is_empty()
+        && capacities.all(|capacity| capacity.is_some_and(|bytes| bytes >= raise::TARGET))
+}
+
 /// The command that raises the pipes between these stages.
 fn boost_line(observation: &Observation, stages: &[ActiveStage]) -> String {
-    let of = |stage: &ActiveStage| Some(observation.find(stage.who.pid)?.process.parent);
+    let of = |stage: &ActiveStage| {
+        let process = observation
+            .find(stage.who.pid)
+            .filter(|process| !process.has_ended)?;
+        Some(process.process.parent)
+    };
     let parents = stages.iter().map(of).unique().collect::<Vec<_>>();
     match parents[..] {
         [Some(parent)] if parent > 1 => format!("'pipespeed boost --pid {parent}'"),

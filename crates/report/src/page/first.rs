@@ -13,6 +13,7 @@ use pipespeed_measure::suite::touched::{BEST, in_words};
 use super::records::Records;
 use crate::channels::{channel, message, waiting};
 use crate::conditions;
+use crate::findings::is_below;
 use crate::format::{gib_per_s, pluralize, ratio};
 use crate::published;
 use crate::steps::{fastest, measured, step};
@@ -64,6 +65,9 @@ pub(super) fn answer(records: &Records) -> Markup {
                 @if let Some(library) = library {
                     ", and the " code { "Writer" } " of fastpipe " (library)
                 }
+                @if let Some(run) = touched && let other = published::deviations(run) && !other.is_empty() {
+                    " (measured with " (other) ")"
+                }
                 "."
             }
         } @else if let Some(run) = ladder && let Some(rate) = rate(run, "write_read") {
@@ -90,14 +94,18 @@ pub(super) fn changes(records: &Records) -> Markup {
             .and_then(|run| change_of_channel(run, touched)),
         records.run(Suite::Changes).and_then(change_of_pipe),
     ];
+    let suites = [Suite::Touched, Suite::Channels, Suite::Changes];
+    let has_candidates = suites.into_iter().any(|suite| records.run(suite).is_some());
     let mut helpful: Vec<Markup> = candidates.into_iter().flatten().collect();
     helpful.truncate(MAX_CHANGES);
     html! {
         h2 id="short" { "What to change in your program" }
-        @if helpful.is_empty() {
+        @if !has_candidates {
+            p { "These records have no changes to compare. The sections below show what was measured." }
+        } @else if helpful.is_empty() {
             p {
-                "Of none of the changes that are shown here is it certain that it helps. The sections below \
-                compare more of them; more time or a quieter machine narrows the intervals."
+                "Of none of the changes that are measured here is it certain that it helps. The sections \
+                below say what is known of each."
             }
         } @else {
             ul { @for change in &helpful { li { (change) } } }
@@ -141,7 +149,8 @@ fn change_of_writer(run: &Run) -> Option<Markup> {
     let gain = ratio_if(run.case("fastpipe_auto")?, Verdict::Faster)?;
     Some(html! {
         "In Rust, write by fastpipe's " code { "Writer" } ": " (ratio(gain))
-        " as fast as the best plain write."
+        " as fast as "
+        @if run.search.is_some() { "the best plain write." } @else { "a plain write in the given sizes." }
     })
 }
 
@@ -151,8 +160,9 @@ fn change_of_channel(run: &Run, touched: Option<&Run>) -> Option<Markup> {
     let is_safe = |case: &&CaseResult| case.configuration.channel() != Some(Channel::VMSPLICE);
     let compared = waiting(run, Waiting::Block).filter(|case| case.compared_with.is_some());
     let (case, rate) = fastest(compared.filter(is_safe).filter_map(measured))?;
+    // Another run's: without a null control of both.
     let best = touched.and_then(|run| measured(run.case(BEST)?));
-    if best.is_some_and(|(_, best)| rate.median <= best.median) {
+    if best.is_some_and(|(_, best)| !is_below(best, rate, run.null_tolerance())) {
         return None;
     }
     // Without a pipe in the list, or with one of another size, the ratio is to something else.
@@ -207,9 +217,18 @@ pub(super) fn alarms(records: &Records) -> Markup {
         let warnings = disturbances_and_load(saved.warnings());
         notes.extend(warnings.map(|warning| (saved.topic().to_string(), format!("{warning}."))));
     }
-    for run in runs().filter(|run| run.interrupted.is_some()) {
-        let text = "it was interrupted, so it has fewer rounds than planned.";
-        notes.push((format!("bench {}", run.suite), text.to_owned()));
+    let is_short = |run: &&Run| {
+        run.interrupted.is_some() || run.settings.rounds_done < run.settings.rounds_planned
+    };
+    for run in runs().filter(is_short) {
+        let (done, planned) = (run.settings.rounds_done, run.settings.rounds_planned);
+        let text = match &run.interrupted {
+            Some(_) => format!("it was interrupted: it has {done} of {planned} rounds."),
+            None => {
+                format!("it has {done} of {planned} rounds: it was killed, or its time was over.")
+            }
+        };
+        notes.push((format!("bench {}", run.suite), text));
     }
     let count = notes.len() + usize::from(machines.len() > 1);
     html! {

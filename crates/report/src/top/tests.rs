@@ -173,6 +173,7 @@ fn still() -> Pipeline {
 fn moment() -> Moment {
     Moment {
         seconds: 75.0,
+        since_s: 1.0,
         samples: 82,
         cost: 0.0068,
         pipelines: vec![still(), packing(), fetching()],

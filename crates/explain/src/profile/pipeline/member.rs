@@ -150,6 +150,16 @@ fn standard(side: LinkSide) -> usize {
 }
 
 impl Member {
+    /// Whether a look has missed it: the list of a process's children may lack one while another one of them
+    /// ends (proc_pid_task(5)), and lists are read one after the other.
+    pub(super) fn was_missed(&self, proc: &Proc, pid: i32) -> bool {
+        let start = self.process.as_ref().map(|process| process.id.start);
+        let now = proc.stat(pid).filter(|now| now.state != 'Z');
+        now.is_some_and(|now| {
+            Some(now.start) == start && self.ancestors.first() == Some(&now.parent)
+        })
+    }
+
     /// Whether its descriptors are known.
     pub fn is_known(&self) -> bool {
         self.process.is_some()

@@ -147,7 +147,7 @@ impl Members {
         let alive: BTreeSet<i32> = tree.iter().copied().collect();
         let mut ended = Vec::new();
         for (pid, member) in &mut self.living {
-            if !member.has_ended && !alive.contains(pid) {
+            if !member.has_ended && !alive.contains(pid) && !member.was_missed(&self.proc, *pid) {
                 member.has_ended = true;
                 ended.push((member.ancestors.len(), *pid));
             }

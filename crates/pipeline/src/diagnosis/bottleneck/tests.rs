@@ -560,8 +560,8 @@ fn how_much_a_splice_or_a_child_reads_at_once_is_not_known() {
 #[test]
 fn a_pipe_from_which_nobody_reads_does_not_make_its_writer_the_bottleneck() {
     let sleeps = ThreadState::Waiting(BlockedOn::Outside(Outside::Timer));
-    let pace = |reads_input: bool| {
-        let mut stages = chain(&[(0.0, 0.0, 0.0), (1.0, 0.0, 0.0), (0.02, 0.0, 0.98)]);
+    let pace = |reads_input: bool, runs: f64| {
+        let mut stages = chain(&[(0.0, 0.0, 0.0), (runs, 0.0, 0.0), (0.02, 0.0, 0.98)]);
         stages[0] = frozen(stages[0].process.clone(), sleeps.clone());
         stages[1].io = Some(Io {
             reads: u64::from(reads_input),
@@ -574,7 +574,9 @@ fn a_pipe_from_which_nobody_reads_does_not_make_its_writer_the_bottleneck() {
         let findings = bottlenecks(&observation, &BTreeSet::new());
         only_pace(&findings).stage.pid
     };
-    assert_eq!((pace(true), pace(false)), (1, 2));
+    assert_eq!((pace(true, 0.9), pace(false, 0.9)), (1, 2));
+    // It always has something to do.
+    assert_eq!(pace(true, 1.0), 2);
 }
 
 #[test]

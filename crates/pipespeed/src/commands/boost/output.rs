@@ -19,6 +19,9 @@ use pipespeed_pipeline::proc::{LinkId, Proc};
 const CHUNK: usize = 256 << 10;
 /// An output that is still open has ended once nobody has written or run for this long.
 pub(super) const QUIET: Duration = Duration::from_secs(1);
+/// Nor is it waited for longer without a byte, whatever the processes do that hold it: one may look for
+/// something to do at all times.
+pub(super) const MAX_SILENCE: Duration = Duration::from_secs(60);
 /// Interval of looking whether anybody runs.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 
@@ -81,8 +84,8 @@ impl CommandOutput {
 
     /// Waits for the end of the output, after that of the command. `others` are processes that
     /// this one had before. If somebody else holds the output open, calls `say_held` with the
-    /// name after [`QUIET`], and waits until the output is quiet for that long. `None` after a
-    /// signal.
+    /// name after [`QUIET`], and waits until the output is quiet for that long, or nothing came for
+    /// [`MAX_SILENCE`]. `None` after a signal.
     ///
     /// # Errors
     /// Those of reading the output.
@@ -96,8 +99,12 @@ impl CommandOutput {
         let start = Instant::now();
         let (mut quiet_since, mut held_by) = (start, None);
         let mut before = self.activity(proc, others);
+        let mut written_at = start;
         while !is_over(interrupt, Some(&self.ended), Some(LOOK_INTERVAL)) {
             let now = self.activity(proc, others);
+            if now.bytes != before.bytes {
+                written_at = Instant::now();
+            }
             if now != before || now.is_busy {
                 (quiet_since, before) = (Instant::now(), now);
             }
@@ -109,7 +116,7 @@ impl CommandOutput {
                 say_held(&name);
                 name
             });
-            if quiet_since.elapsed() >= QUIET {
+            if quiet_since.elapsed() >= QUIET || written_at.elapsed() >= MAX_SILENCE {
                 return self.ended(Some(std::mem::take(name))).map(Some);
             }
         }

@@ -73,11 +73,11 @@ pub struct WayRuns {
     pub seconds: Option<Estimate>,
     /// Median processor time in seconds.
     pub cpu_s: Option<Estimate>,
-    /// How many times as fast it is as the plain runs of the same rounds.
+    /// How many times as fast it is as the plain runs of the same rounds, if no pipe is left out.
     pub speed: Option<Ratio>,
-    /// The processor time of the plain runs over its own: above 1 it takes less.
+    /// The processor time of the plain runs over its own, if no pipe is left out: above 1 it takes less.
     pub cpu_saving: Option<Ratio>,
-    /// How many times as fast the boosted runs are: what the pipe that was left out gains.
+    /// How many times as fast the boosted runs are, if one is left out: what that pipe gains.
     pub boosted_speed: Option<Ratio>,
 }
 
@@ -223,6 +223,11 @@ impl Proof {
         self.cases.iter().any(|case| !case.samples.is_empty())
     }
 
+    /// The number of comparisons: of the duration and the processor time, and of each pipe that is left out.
+    pub fn count_comparisons(&self) -> usize {
+        self.cases.len()
+    }
+
     /// Computes estimates and ratios from the samples. All comparisons are one family; the
     /// null control is a family of its own.
     pub fn evaluate(&mut self) {
@@ -238,14 +243,13 @@ impl Proof {
         let family: Vec<Vec<f64>> = others
             .flat_map(|case| {
                 // Time is the reciprocal of speed.
-                let speed = plain.ratios(case, |sample| sample.seconds);
-                let cpu_saving = plain.ratios(case, |sample| sample.cpu_s);
-                let boosted_speed = if case.way == ProofWay::Boosted {
-                    Vec::new()
+                let seconds = |sample: &TimedRun| sample.seconds;
+                if case.way == ProofWay::Boosted {
+                    let cpu_saving = plain.ratios(case, |sample| sample.cpu_s);
+                    [plain.ratios(case, seconds), cpu_saving, Vec::new()]
                 } else {
-                    case.ratios(boosted, |sample| sample.seconds)
-                };
-                [speed, cpu_saving, boosted_speed]
+                    [Vec::new(), Vec::new(), case.ratios(boosted, seconds)]
+                }
             })
             .collect();
         let ratios = stats::holm_ratios(&family, CONFIDENCE);

@@ -13,7 +13,7 @@ use rustix::fs::FileType;
 use rustix::process::{WaitOptions, getpid, set_child_subreaper, waitpid};
 
 use super::input;
-use super::output::{CommandOutput, QUIET};
+use super::output::{CommandOutput, MAX_SILENCE, QUIET};
 use super::proof::{
     MAX_WINDOW, Proof, ProofRecord, ProofSettings, ProofWay, Sameness, TimedRun, WayRuns, portable,
 };
@@ -133,10 +133,12 @@ pub(super) fn run(args: &BoostArgs, pairs: u32) -> anyhow::Result<()> {
     let saved = files.save(|_| Ok(to_json(&record)));
     let shown = files.print(false, |style| text::describe_proof(&record, style));
     files.say_saved(args.proof.quiet || saved.is_err());
-    let differs = if record.output == Some(Sameness::Differs) {
-        Err(anyhow!("boosted, the command had a different output"))
-    } else {
-        Ok(())
+    let differs = match record.output {
+        Some(Sameness::Differs) => Err(anyhow!("boosted, the command had a different output")),
+        Some(Sameness::BoostedVaries) => Err(anyhow!(
+            "boosted, the command had a different output in some runs"
+        )),
+        _ => Ok(()),
     };
     first_error([outcome, saved, differs, check(&record.warnings), shown])
 }
@@ -162,15 +164,22 @@ fn check_input(args: &BoostArgs) -> anyhow::Result<()> {
         input::open(input).map_err(|error| usage(error.to_string()))?;
         return Ok(());
     }
-    let has_data = rustix::fs::fstat(io::stdin()).is_ok_and(|stat| {
-        FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile && stat.st_size > 0
-    });
-    if has_data {
-        return Err(usage(
+    let kind = rustix::fs::fstat(io::stdin())
+        .map(|stat| (FileType::from_raw_mode(stat.st_mode), stat.st_size));
+    match kind {
+        Ok((FileType::RegularFile, 1..)) => Err(usage(
             "standard input is a file, but each run needs it from its beginning: name it by --input",
-        ));
+        )),
+        Ok((FileType::Fifo | FileType::Socket, _)) => {
+            if !args.proof.quiet {
+                say(
+                    "pipespeed: standard input is not read: each run has an empty one (--input FILE)",
+                );
+            }
+            Ok(())
+        }
+        _ => Ok(()),
     }
-    Ok(())
 }
 
 /// Says what will be done. On a terminal, asks whether to do it.
@@ -221,8 +230,9 @@ fn each_left_out(proof: &Proof) -> Vec<WayRuns> {
 fn say_held(holders: &str) {
     say(&format!(
         "pipespeed: the command has ended, but its output is held open by {holders}: each run counts \
-         as over once nothing more comes ({} s without output and without processor time)",
-        QUIET.as_secs()
+         as over once nothing more comes ({} s without output and without processor time, or {} s without output)",
+        QUIET.as_secs(),
+        MAX_SILENCE.as_secs()
     ));
 }
 
@@ -351,7 +361,8 @@ impl ProofRunner<'_> {
         let status = plain.status();
         // One that has printed something has run.
         if matches!(status, 126 | 127) && plain.bytes == 0 {
-            let message = anyhow!("the command can't be run (exit status {status})");
+            let message =
+                anyhow!("the command ended with exit status {status}, as if it could not be run");
             return Err(TrialError::Failed(message));
         }
         let pairs = self.record.settings.rounds_planned as u32;

@@ -1,6 +1,7 @@
 //! What boosting a pipeline gained, as a few lines.
 
 use pipespeed_base::size;
+use pipespeed_measure::rounds::rounds_for_verdicts;
 use pipespeed_pipeline::boost::{Account, PipeName, TreatedPipe};
 use pipespeed_pipeline::diagnosis::Bottleneck;
 use pipespeed_pipeline::raise::{Exemption, Treatment};
@@ -8,12 +9,15 @@ use pipespeed_report::style::{BOLD, GREEN, RED, YELLOW};
 use pipespeed_report::{Style, describe_bottleneck, interval, pluralize, ratio, significant};
 use pipespeed_stats::{Doubt, Estimate, Verdict};
 
-use super::proof::{MAX_WINDOW, Proof, ProofWay, Sameness, TimedRun, WayRuns};
+use super::proof::{CONFIDENCE, MAX_WINDOW, Proof, ProofWay, Sameness, TimedRun, WayRuns};
 
 /// Nothing is promised for pipelines that take less.
 const MIN_SECONDS: f64 = 0.05;
 /// In a shorter time the start of the process that raises the pipes hides what it takes.
 const MIN_SECONDS_FOR_SHARE: f64 = 0.1;
+
+/// The start of boost and its sidecar takes no longer.
+const MAX_START_SECONDS: f64 = 0.02;
 
 /// Why nothing was done to any pipe.
 const NONE_CARRIES_MUCH: &str =
@@ -175,9 +179,9 @@ fn describe_saving(boosted: &WayRuns) -> Option<String> {
 fn explain(proof: &Proof) -> Option<String> {
     let gain = match proof.verdict()? {
         Verdict::Faster => return None,
-        Verdict::Slower => "slower",
+        Verdict::Slower => return explain_loss(proof),
         Verdict::Undecided => "no certain gain",
-        Verdict::Same => "no gain",
+        Verdict::Same => "no gain beyond 5 %",
     };
     let boosted = proof.boosted();
     let left = || {
@@ -198,13 +202,21 @@ fn explain(proof: &Proof) -> Option<String> {
     } else if !was_raised && !left().is_empty() {
         left()
     } else if was_raised {
-        "the run was too short for any pipe to be raised".to_owned()
+        "no pipe was raised in the timed runs".to_owned()
     } else if is_short(proof) {
         "no pipe was raised: the runs are short, or none carries much data".to_owned()
     } else {
         NONE_CARRIES_MUCH.to_owned()
     };
     Some(format!("{gain}: {reason}"))
+}
+
+/// What a small loss comes from. What the bottleneck does explains none.
+fn explain_loss(proof: &Proof) -> Option<String> {
+    let lost = proof.boosted().seconds?.median - proof.plain().seconds?.median;
+    (0.0..=MAX_START_SECONDS).contains(&lost).then(|| {
+        "slower: boost and the process beside it take some milliseconds of each run".to_owned()
+    })
 }
 
 /// Whether a pipe was raised in one of these timed runs, as far as it is known.
@@ -271,9 +283,12 @@ fn doubts(proof: &Proof) -> impl Iterator<Item = String> {
     let short = is_short(proof)
         .then(|| "it takes less than 50 ms: too short for a certain gain".to_owned());
     let few = proof.boosted().speed.and_then(|speed| match speed.reason? {
-        Doubt::TooFewRounds => Some("too few pairs for a verdict: the default is 10".to_owned()),
+        Doubt::TooFewRounds => Some(format!(
+            "too few pairs for a verdict (--prove={})",
+            rounds_for_verdicts(proof.count_comparisons(), CONFIDENCE)
+        )),
         Doubt::NullControl => Some(format!(
-            "equal runs differ by nearly as much: more pairs may show that it gains (--prove={})",
+            "equal runs differ by nearly as much: more pairs may show whether it gains (--prove={})",
             2 * timed.len()
         )),
         Doubt::Interval | Doubt::WithinMargin => None,
@@ -467,7 +482,7 @@ mod tests {
         uneven.evaluate();
         let uneven = screen(&uneven);
         assert!(
-            uneven.contains("more pairs may show that it gains (--prove=20)"),
+            uneven.contains("more pairs may show whether it gains (--prove=20)"),
             "{uneven}"
         );
         let mut few = proof(0.25);

@@ -335,10 +335,10 @@ impl ReportRun {
         let names: Vec<&str> = steps.iter().map(|step| step.name).collect();
         let names = names.join(", ");
         let full = if full { " --full" } else { "" };
+        let directory = self.directory.display();
         self.say(&format!(
-            "measuring {names}: about {duration}. Results are saved in {} as they finish; after an \
-             interruption, `pipespeed report{full} --resume` measures the rest.",
-            self.directory.display()
+            "measuring {names}: about {duration}. Results are saved in {directory} as they finish; after an \
+             interruption, `pipespeed report{full} --resume={directory}` measures the rest.",
         ));
     }
 

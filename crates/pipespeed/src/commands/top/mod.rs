@@ -4,8 +4,9 @@ mod screen;
 
 use std::ffi::OsString;
 use std::fs::File;
-use std::io::{self, IsTerminal, Seek};
+use std::io::{self, IsTerminal, Write};
 use std::os::fd::AsFd;
+use std::os::unix::fs::FileExt;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
@@ -354,10 +355,9 @@ impl Top<'_> {
             say("pipespeed: the command goes on in the foreground");
         }
         let status = wait(&Proc::default(), &self.interrupt, &mut command.started)?;
-        if let Some(messages) = &mut command.messages {
-            let shown = messages.rewind();
+        if let Some(messages) = &command.messages {
             // A failure could not be reported anywhere.
-            let _ = shown.and_then(|()| io::copy(messages, &mut Patient::new(io::stderr())));
+            let _ = show_messages(messages);
         }
         self.interrupt.check()?;
         exit_as(status)?;
@@ -365,6 +365,21 @@ impl Top<'_> {
             return Err(AlreadyReported(1).into());
         }
         Ok(())
+    }
+}
+
+/// Copies what the command wrote to its standard error. Processes that it left behind may still write there,
+/// at the position that they share with this descriptor.
+fn show_messages(messages: &File) -> io::Result<()> {
+    let mut buffer = [0; 8192];
+    let mut at = 0;
+    loop {
+        let count = messages.read_at(&mut buffer, at)?;
+        if count == 0 {
+            return Ok(());
+        }
+        Patient::new(io::stderr()).write_all(&buffer[..count])?;
+        at += count as u64;
     }
 }
 

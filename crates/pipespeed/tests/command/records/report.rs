@@ -254,7 +254,10 @@ fn an_interrupted_report_keeps_what_is_finished_and_goes_on() {
     mark.nobody_left();
     assert_eq!(outcome.code, Some(128 + 15), "{outcome:#?}");
     let err = outcome.unwrapped_err();
-    says(&err, &["`pipespeed report --resume` measures the rest"]);
+    says(
+        &err,
+        &["`pipespeed report --resume=", "` measures the rest"],
+    );
     assert!(err.ends_with("pipespeed: interrupted by SIGTERM"), "{err}");
     assert_eq!(err.matches("interrupted by").count(), 1, "{err}");
     let names = names_in(&directory);

@@ -320,7 +320,8 @@ fn a_verdict_on_a_disturbed_run_is_marked() {
     let passed = records.compare(&format!("old.json disturbed.json {gate}"));
     let passed = passed.succeeded();
     assert!(passed.out.contains("same (disturbed)"), "{passed:#?}");
-    let line = "no case is proven slower; the newer run was disturbed: measure again";
+    let line =
+        "no case is proven slower by more than 5 %; the newer run was disturbed: measure again";
     assert!(passed.err.contains(line), "{passed:#?}");
 
     let failed = records.compare(&format!("disturbed.json slow.json {gate}"));

@@ -480,3 +480,41 @@ fn who_waits_for_busy_children_is_not_without_a_bottleneck() {
     node.children = Some(children(0.96));
     assert_eq!(serves(&node).as_deref(), Some("gzip"));
 }
+
+/// `python3 x.py | wc` with two queues of multiprocessing: all have inherited all ends.
+#[test]
+fn worker_that_runs_between_inherited_queues_is_the_bottleneck() {
+    // The queue's pipe, its lock's, and the next queue's: parent, worker and writer have all of them.
+    let queues = || {
+        vec![
+            reads(3, 7),
+            writes(4, 7),
+            reads(5, 8),
+            writes(6, 8),
+            writes(1, 9),
+        ]
+    };
+    let wait = |inode: u64, side, share| OnLink {
+        pipe: LinkId::pipe(inode),
+        side,
+        share,
+    };
+    let stage = |pid: i32, parent: i32, shares: (f64, f64, f64), on: Vec<OnLink>| {
+        let process = child_of(parent, process(pid, "python3", queues()));
+        Observed {
+            on,
+            ..busy(process, shares.0, shares.1, shares.2)
+        }
+    };
+    let parent = stage(2, 1, (0.04, 0.96, 0.0), vec![wait(7, LinkSide::Room, 0.96)]);
+    let worker = stage(3, 2, (1.0, 0.0, 0.0), Vec::new());
+    let writer = stage(
+        4,
+        2,
+        (0.03, 0.0, 0.97),
+        vec![wait(8, LinkSide::Input, 0.97)],
+    );
+    let wc = busy(process(5, "wc", vec![reads(0, 9)]), 0.0, 0.0, 1.0);
+    let findings = found(vec![parent, worker, writer, wc]);
+    assert_eq!(only_pace(&findings).stage.pid, 3, "{findings:?}");
+}
