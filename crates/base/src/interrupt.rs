@@ -24,7 +24,9 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering}
 use std::time::{Duration, Instant};
 
 use nix::libc;
-use nix::sys::signal::{SigSet, SigmaskHow, Signal};
+use nix::sys::signal::{
+    SaFlags, SigAction, SigHandler, SigSet, SigmaskHow, Signal, raise, sigaction,
+};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use rustix::net::{SendFlags, send};
 use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
@@ -377,13 +379,36 @@ impl StopRequest {
         self.continued.swap(false, Ordering::Relaxed)
     }
 
-    /// Stops this process until SIGCONT arrives.
+    /// Stops this process until SIGCONT arrives. Not if nobody could continue it, as in an orphaned process
+    /// group: what SIGTSTP does there by default is up to the kernel.
     ///
     /// # Errors
-    /// Those of kill(2).
+    /// Those of sigaction(2) and raise(3).
     pub fn stop(&self) -> io::Result<()> {
-        signal_hook::low_level::emulate_default_handler(SIGTSTP)
+        let before = reset_to_default(Signal::SIGTSTP)?;
+        let raised = raise(Signal::SIGTSTP);
+        // SAFETY: the action was that of this signal.
+        unsafe { sigaction(Signal::SIGTSTP, &before) }?;
+        Ok(raised?)
     }
+
+    /// Handles SIGTSTP no longer: it stops this process as any other.
+    ///
+    /// # Errors
+    /// Those of sigaction(2).
+    pub fn end(&self) -> io::Result<()> {
+        if is_ignored(SIGTSTP) {
+            return Ok(());
+        }
+        reset_to_default(Signal::SIGTSTP).map(drop)
+    }
+}
+
+/// Gives a signal its default action, and returns the one before.
+fn reset_to_default(signal: Signal) -> io::Result<SigAction> {
+    let action = SigAction::new(SigHandler::SigDfl, SaFlags::empty(), SigSet::empty());
+    // SAFETY: the default action runs no code of this process.
+    Ok(unsafe { sigaction(signal, &action) }?)
 }
 
 /// The usual name of a signal: `SIGTERM`.

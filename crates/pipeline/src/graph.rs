@@ -84,7 +84,7 @@ impl Process {
     }
 
     /// Makes ends of its sockets, by the sockets that there are now: those that are connected with
-    /// another one on this machine, and these that receive datagrams.
+    /// another one on this machine, and those that receive datagrams.
     fn join(&mut self, sockets: &Sockets, receivers: &BTreeSet<u64>) {
         self.ends.retain(|end| !end.pipe.is_socket());
         let peers = self

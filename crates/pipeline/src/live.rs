@@ -103,6 +103,8 @@ pub struct Live<'a> {
     next_stage: usize,
     histories: BTreeMap<ProcessId, History>,
     next_moment: Instant,
+    /// Whether the last moment was taken too late.
+    was_late: bool,
     /// Processes that waited for each other at the last moment.
     deadlocks: Vec<Deadlock>,
     /// How busy the processors were in the last second.
@@ -127,6 +129,7 @@ impl<'a> Live<'a> {
             next_stage: 0,
             histories: BTreeMap::new(),
             next_moment: start + TICK,
+            was_late: false,
             deadlocks: Vec::new(),
             load: Load::default(),
             spent_before: None,
@@ -203,7 +206,9 @@ impl<'a> Live<'a> {
         let groups = connected(processes.values());
         let deadlocks = self.find_deadlocks(&groups);
         let since = now.saturating_duration_since(self.account.began());
-        let is_pause = now.saturating_duration_since(self.next_moment) > MAX_DELAY;
+        // Where each is late, this process just gets too little processor time.
+        let is_late = now.saturating_duration_since(self.next_moment) > MAX_DELAY;
+        let is_pause = is_late && !std::mem::replace(&mut self.was_late, is_late);
         let samples = self.close_slices(&groups, now, is_pause);
         let stages = groups.iter().flatten().map(|id| &processes[id]);
         self.observer.wanted = Some(stages.flat_map(Process::pipes).collect());
@@ -230,7 +235,7 @@ impl<'a> Live<'a> {
         self.next_moment = now + TICK;
         Moment {
             seconds: (now - self.start).as_secs_f64(),
-            since_s: since.as_secs_f64(),
+            since_s: if is_pause { TICK } else { since }.as_secs_f64(),
             samples,
             cost: self.account.cost(),
             pipelines,

@@ -52,6 +52,13 @@ pub(super) const SUITE: Definition = Definition {
     ..LADDER
 };
 
+fn describe_published(overrides: &Overrides, sizes: &str) -> String {
+    match (overrides.buffer_bytes, overrides.pipe_bytes) {
+        (None, None) => "the same in the published sizes".to_owned(),
+        _ => format!("the same in {sizes}"),
+    }
+}
+
 fn cases(overrides: &Overrides) -> Vec<Case> {
     let buffer = overrides.buffer_bytes;
     let case = |name, pipe| {
@@ -62,11 +69,7 @@ fn cases(overrides: &Overrides) -> Vec<Case> {
     let best = with_sizes(&best, sizes_of(&best));
     let published = case("write_read", DEFAULT_PIPE);
     let published_sizes = in_words(sizes_of(&published));
-    let description = match (buffer, overrides.pipe_bytes) {
-        (None, None) => "the same in the published sizes".to_owned(),
-        _ => format!("the same in {published_sizes}"),
-    };
-    let published = published.described(&description);
+    let published = published.described(&describe_published(overrides, &published_sizes));
     // If both are given, the best is the same.
     let is_other = buffer.is_none() || overrides.pipe_bytes.is_none();
     let published = is_other.then(|| published.against(BEST, &published_sizes));

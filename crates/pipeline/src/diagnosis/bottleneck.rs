@@ -1,5 +1,6 @@
 //! The bottleneck.
 
+mod busiest;
 mod delay;
 mod limiter;
 mod room;
@@ -9,6 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
+use self::busiest::{busiest, never_waits};
 pub use self::delay::Delay;
 pub(super) use self::delay::per_s;
 use self::delay::{cause_of_delay, is_at_quota};
@@ -40,7 +42,7 @@ const MIN_AWAKE: f64 = 0.8;
 /// A busy stage is the bottleneck if every other stage spends a share of the time off its pipes that is
 /// smaller by at least this.
 const MIN_LEAD: f64 = 0.15;
-/// A stage that waits on pipes for a smaller share never does: of the samples of a short look not two.
+/// A stage that waits on pipes for a smaller share never does.
 const MIN_EVER: f64 = 0.05;
 /// A stage that runs for a smaller share hardly needs a processor.
 const MIN_NEEDED: f64 = 0.1;
@@ -490,40 +492,6 @@ fn clearest<'c, 'a>(
     (!is_unclear && !takes_turns && !has_equal && !is_outworked).then_some(best)
 }
 
-/// The stage that runs for most of the time while all others wait for pipes more often: those before
-/// it for room, those after it for input. That holds however full the pipes are when looked at. Who always
-/// has input and room is not held up by others, even if these mostly wait for a processor. Of the equal
-/// workers of a pool, which all run, the first counts.
-fn busiest<'c, 'a>(candidates: &'c [Candidate<'a>]) -> Option<&'c Candidate<'a>> {
-    let mut all = candidates.iter();
-    all.find(|busy| {
-        let mut others = candidates
-            .iter()
-            .filter(|other| other.stage.process.id != busy.stage.process.id);
-        is_busy(busy.stage)
-            && others.all(|other| are_equal_workers(busy, other) || waits_for(other, busy))
-    })
-}
-
-/// Whether a stage waits on pipes more often than a busy one, or at all if that one never does.
-fn waits_for(other: &Candidate<'_>, busy: &Candidate<'_>) -> bool {
-    let (room, input) = (
-        other.waits_on(LinkSide::Room),
-        other.waits_on(LinkSide::Input),
-    );
-    let pid = other.stage.process.id.pid;
-    // One on both sides gives work to a worker, and takes the results.
-    let (more, less) = match (busy.before.contains(&pid), busy.after.contains(&pid)) {
-        (true, false) => (room, input),
-        (false, true) => (input, room),
-        (true, true) | (false, false) => (1.0, 0.0),
-    };
-    let [own, most] = [other, busy].map(|candidate| shares_of(candidate.stage).runs);
-    let is_outrun = awake_of(other.stage) <= 1.0 - MIN_EVER && own <= most - MIN_LEAD;
-    let waits_more = 1.0 - other.waits <= awake_of(busy.stage) - MIN_LEAD;
-    more > less && waits_more || more >= less && never_waits(busy) && is_outrun
-}
-
 /// The shares of a stage, or those of the children for which it mainly waits.
 fn shares_of(stage: &Observed) -> &Shares {
     match &stage.children {
@@ -540,31 +508,9 @@ fn awake_of(stage: &Observed) -> f64 {
     shares.runs + shares.queued
 }
 
-/// Whether a stage always has input and room, and works on it. One that asks again and again for what is not
-/// there seems to do so, too.
-fn never_waits(candidate: &Candidate<'_>) -> bool {
-    candidate.waits < MIN_EVER
-        && awake_of(candidate.stage) >= 1.0 - MIN_EVER
-        && is_busy(candidate.stage)
-        && !candidate.stage.has_vain_calls
-}
-
 /// Whether a stage runs for most of the time, or is ready to.
 fn is_busy(stage: &Observed) -> bool {
     shares_of(stage).runs >= MIN_OWN && awake_of(stage) >= MIN_AWAKE
-}
-
-/// Whether both are workers of one process that get their work from one pipe, as those of a pool.
-fn are_equal_workers(one: &Candidate<'_>, other: &Candidate<'_>) -> bool {
-    let (a, b) = (&one.stage.process, &other.stage.process);
-    let is_alike = (a.parent, &a.name) == (b.parent, &b.name);
-    let inputs = |process: &Process| -> BTreeSet<LinkId> {
-        let pipes = process.pipes().into_iter();
-        pipes
-            .filter(|pipe| process.holds(*pipe, LinkSide::Input))
-            .collect()
-    };
-    is_alike && is_busy(one.stage) && is_busy(other.stage) && !inputs(a).is_disjoint(&inputs(b))
 }
 
 /// Whether a stage polls for the end of children that work, and that were not sampled.

@@ -137,15 +137,13 @@ impl<'a, N: Node, L: Fn(&N, LinkId) -> bool> Stages<'a, N, L> {
         let mut users = holders.clone();
         users.retain(|node| {
             let is_wrapper = above.contains(&node.process().id.pid);
-            let is_inherited = !node.waited_on(link, side) && inherits(*node, link, &by_pid);
+            let is_inherited = !node.waited_on(link, side) && inherits(*node, link, side, &by_pid);
             !node.holds_idly(link, side, is_wrapper) && !is_inherited
         });
         let uses = |node: &&N| node.waited_on(link, side) || !node.is_idle(side);
         // Who waits for room in a link writes to it, though it may have kept the other end, too.
-        let is_opposite =
-            |node: &&N| node.waited_on(link, side.other()) && !node.waited_on(link, side);
-        if !users.iter().all(|node| is_opposite(&node)) {
-            users.retain(|node| !is_opposite(&node));
+        if !users.iter().all(|node| is_opposite(*node, link, side)) {
+            users.retain(|node| !is_opposite(*node, link, side));
         }
         // What a shell substitutes inherits the input of the others.
         if side == LinkSide::Input && users.iter().any(uses) {
@@ -207,10 +205,22 @@ fn groups_of(edges: &BTreeSet<Edge>) -> BTreeMap<i32, i32> {
     groups
 }
 
+/// Whether a process has both ends of a link, and waits at the other one only.
+fn is_opposite<N: Node>(node: &N, link: LinkId, side: LinkSide) -> bool {
+    node.process().holds(link, side.other())
+        && node.waited_on(link, side.other())
+        && !node.waited_on(link, side)
+}
+
 /// Whether all ends that a process has of a link were left to it by an ancestor that uses them under
-/// the same number, as the second filter of `tee >(a) >(b)` has the pipe to the first. A process of the same
-/// program knows what its ancestor has opened, as those of Python's multiprocessing do.
-fn inherits<N: Node>(node: &N, link: LinkId, holders: &BTreeMap<i32, Vec<&N>>) -> bool {
+/// the same number, as the second filter of `tee >(a) >(b)` has the pipe to the first. Not if that one only
+/// waits at the other end: a process of the same program, as of Python's multiprocessing, may be its peer.
+fn inherits<N: Node>(
+    node: &N,
+    link: LinkId,
+    side: LinkSide,
+    holders: &BTreeMap<i32, Vec<&N>>,
+) -> bool {
     let fds = |node: &N| -> BTreeSet<i32> {
         let ends = node.process().ends.of_link(link);
         ends.map(|end| end.fd).collect()
@@ -222,9 +232,9 @@ fn inherits<N: Node>(node: &N, link: LinkId, holders: &BTreeMap<i32, Vec<&N>>) -
         && above.any(|pid| {
             let mut same = holders.get(&pid).into_iter().flatten();
             same.any(|holder| {
-                !holder.only_waits_for_children()
-                    && holder.process().name != node.process().name
-                    && own.is_subset(&fds(holder))
+                let may_be_peer = holder.process().name == node.process().name
+                    && is_opposite(*holder, link, side);
+                !holder.only_waits_for_children() && !may_be_peer && own.is_subset(&fds(holder))
             })
         })
 }

@@ -14,6 +14,7 @@ use crate::proc::{LinkId, ProcessId};
 use crate::processors::Load;
 use crate::sample::Observed;
 use crate::sample::slice::Slice;
+use crate::sample::tally::moves_little;
 use crate::wait::ThreadState;
 
 /// The bottleneck is found from slices of this time: short enough to follow a change.
@@ -135,6 +136,7 @@ pub(super) struct LiveProcess<'a> {
 
 impl LiveProcess<'_> {
     fn observed(&self, slice: &Slice) -> Observed {
+        let observed = slice.observed(self.process.clone());
         Observed {
             is_asked: self.is_asked,
             has_ended: self.history.ended.is_some(),
@@ -142,7 +144,9 @@ impl LiveProcess<'_> {
             samples: 1,
             ancestors: self.ancestors.clone(),
             threads: self.threads.clone(),
-            ..slice.observed(self.process.clone())
+            // Whether its ends are non-blocking is not looked up each second.
+            has_vain_calls: moves_little(observed.io),
+            ..observed
         }
     }
 

@@ -50,8 +50,8 @@ pub type Sockets = BTreeMap<u64, SocketState>;
 /// To a socket that more send to, as that of a system's log, none of them is the stage before.
 const MAX_SENDERS: usize = 4;
 
-/// The sockets that receive datagrams from connected ones and are connected with none themselves, as that
-/// of a server; without those of many senders.
+/// The sockets that have unread datagrams of connected ones and are connected with none themselves, as that
+/// of a slow server; without those of many senders.
 pub fn receivers(sockets: &Sockets) -> BTreeSet<u64> {
     let mut senders: BTreeMap<u64, usize> = BTreeMap::new();
     for socket in sockets.values() {
@@ -61,7 +61,9 @@ pub fn receivers(sockets: &Sockets) -> BTreeSet<u64> {
     }
     let is_server = |inode: &u64| {
         let socket = sockets.get(inode);
-        socket.is_some_and(|socket| socket.has_datagrams && socket.peer == SocketPeer::None)
+        socket.is_some_and(|socket| {
+            socket.has_datagrams && socket.unread > 0 && socket.peer == SocketPeer::None
+        })
     };
     let few = senders
         .into_iter()
@@ -239,6 +241,7 @@ mod tests {
         for count in 1..=MAX_SENDERS + 1 {
             let client = UnixDatagram::unbound().unwrap();
             client.connect(&path).unwrap();
+            client.send(b"a").unwrap();
             clients.push(client);
             let found = receivers(&list(usize::MAX).unwrap());
             assert_eq!(found.contains(&inode(&server)), count <= MAX_SENDERS);

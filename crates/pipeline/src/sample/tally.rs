@@ -423,7 +423,7 @@ fn any_ran(times: impl Iterator<Item = Duration>, counted: Duration) -> Duration
 }
 
 /// Whether a process moves few bytes a call, in many calls.
-fn moves_little(io: Option<Io>) -> bool {
+pub(crate) fn moves_little(io: Option<Io>) -> bool {
     const MANY: u64 = 1000;
     const LITTLE: u64 = 4096;
     io.is_some_and(|io| {

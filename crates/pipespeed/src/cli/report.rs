@@ -19,6 +19,8 @@ pub struct ReportArgs {
     #[arg(long, conflicts_with = "files")]
     pub full: bool,
     /// Measure only what an interrupted report lacks [default: that of the newest report].
+    ///
+    /// After `--full`, give that again.
     #[arg(long, value_name = "DIR", num_args = 0..=1, require_equals = true, conflicts_with = "files")]
     pub resume: Option<Option<PathBuf>>,
     /// Show records of another machine beside these.

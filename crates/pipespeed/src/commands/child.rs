@@ -164,7 +164,13 @@ pub(super) fn wait(
         }
     };
     if lives_on {
-        terminate::signal_descendants(proc, others, signal);
+        let refused = terminate::signal_descendants(proc, others, signal);
+        for pid in refused {
+            say(&format!(
+                "pipespeed: {} (pid {pid}) may not be signalled: its end is waited for",
+                proc.name(pid).unwrap_or_default()
+            ));
+        }
     }
     let status = child.wait().context("the command")?;
     end_rest(proc, others, REST_GRACE);

@@ -78,26 +78,9 @@ pub(super) fn describe(
         Finding::PingPong {
             stages,
             delay: None,
-        } => {
-            let remedy = if are_pipes_large(observation, stages) {
-                String::new()
-            } else {
-                let line = boost_line(observation, stages);
-                format!(" A larger pipe between them may help: {line}.")
-            };
-            style.sentence(&format!(
-                "No stage stands out as the bottleneck: {} wait for each other by turns.{remedy}",
-                list(stages.iter().map(|stage| full(&stage.who))),
-            ))
-        }
+        } => style.sentence(&turns_text(observation, stages)),
         Finding::Unclear { event_loops, .. } if !event_loops.is_empty() => {
-            let names: Vec<String> = event_loops.iter().map(full).collect();
-            let they = if names.len() == 1 { "it" } else { "them" };
-            style.sentence(&format!(
-                "All stages mostly wait for input. {} may wait for a timer or another event instead, and the \
-                 others for {they}.",
-                list(names)
-            ))
+            style.sentence(&event_loops_text(event_loops))
         }
         Finding::Unclear { .. } => style.sentence(
             "No stage stands out as the bottleneck. A longer look may show one (--time 10).",
@@ -119,6 +102,28 @@ pub(super) fn describe(
             small_pipe_cause(*cause)
         )),
     }
+}
+
+fn turns_text(observation: &Observation, stages: &[ActiveStage]) -> String {
+    let remedy = if are_pipes_large(observation, stages) {
+        String::new()
+    } else {
+        let line = boost_line(observation, stages);
+        format!(" A larger pipe between them may help: {line}.")
+    };
+    format!(
+        "No stage stands out as the bottleneck: {} wait for each other by turns.{remedy}",
+        list(stages.iter().map(|stage| full(&stage.who))),
+    )
+}
+
+fn event_loops_text(stages: &[Who]) -> String {
+    let they = if stages.len() == 1 { "it" } else { "them" };
+    format!(
+        "All stages mostly wait for input. {} may wait for a timer or another event instead, and the others \
+         for {they}.",
+        list(stages.iter().map(full))
+    )
 }
 
 fn held_text(observation: &Observation, pipe: LinkId, holder: Option<&Who>) -> String {
@@ -342,12 +347,13 @@ fn are_pipes_large(observation: &Observation, stages: &[ActiveStage]) -> bool {
     let between = edges
         .iter()
         .filter(|(from, to, _)| is_stage(*from) && is_stage(*to));
-    let mut capacities = between.map(|(_, _, pipe)| {
+    let capacities = between.map(|(_, _, pipe)| {
         let link = observation.link(*pipe);
         link.and_then(|link| link.capacity)
     });
-    !edges.is_empty()
-        && capacities.all(|capacity| capacity.is_some_and(|bytes| bytes >= raise::TARGET))
+    let capacities: Vec<Option<u64>> = capacities.collect();
+    let is_large = |capacity: &Option<u64>| capacity.is_some_and(|bytes| bytes >= raise::TARGET);
+    !capacities.is_empty() && capacities.iter().all(is_large)
 }
 
 /// The command that raises the pipes between these stages.

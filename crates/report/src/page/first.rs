@@ -225,7 +225,7 @@ pub(super) fn alarms(records: &Records) -> Markup {
         let text = match &run.interrupted {
             Some(_) => format!("it was interrupted: it has {done} of {planned} rounds."),
             None => {
-                format!("it has {done} of {planned} rounds: it was killed, or its time was over.")
+                format!("it has {done} of {planned} complete rounds.")
             }
         };
         notes.push((format!("bench {}", run.suite), text));

@@ -215,7 +215,7 @@ fn explain(proof: &Proof) -> Option<String> {
 fn explain_loss(proof: &Proof) -> Option<String> {
     let lost = proof.boosted().seconds?.median - proof.plain().seconds?.median;
     (0.0..=MAX_START_SECONDS).contains(&lost).then(|| {
-        "slower: boost and the process beside it take some milliseconds of each run".to_owned()
+        "slower: it may come from boost and the process beside it, which take some milliseconds of each run".to_owned()
     })
 }
 

@@ -17,7 +17,7 @@ use serde::Serialize;
 
 use self::screen::{Key, Screen};
 use crate::cli::TopArgs;
-use crate::commands::child::{Started, exit_as, reap, start, wait};
+use crate::commands::child::{Started, exit_as, is_over, reap, start, wait};
 use crate::commands::doctor::{plan, scope};
 use crate::commands::files;
 use crate::commands::{now, require_answer, require_processes, supervisor, unanswered};
@@ -37,6 +37,8 @@ use pipespeed_pipeline::proc::Proc;
 use pipespeed_pipeline::supervise::Supervisor;
 use pipespeed_report::{Style, TopView, top_once, top_screen};
 
+/// How often a process in the background looks whether it is in the foreground, where it can't stop.
+const BACKGROUND_INTERVAL: Duration = Duration::from_millis(100);
 /// The duration of --once.
 const ONCE: Duration = TICK.saturating_mul(2);
 /// Its longest duration, if a pipeline stands still: then it may be stuck, which takes longer to
@@ -354,6 +356,10 @@ impl Top<'_> {
         if !has_ended && (has_screen || shown.is_err()) && self.interrupt.signal().is_none() {
             say("pipespeed: the command goes on in the foreground");
         }
+        // It stops with the command from now on.
+        if let TopOutput::Screen(shown) = &self.output {
+            shown.stop.end().context("SIGTSTP")?;
+        }
         let status = wait(&Proc::default(), &self.interrupt, &mut command.started)?;
         if let Some(messages) = &command.messages {
             // A failure could not be reported anywhere.
@@ -371,16 +377,18 @@ impl Top<'_> {
 /// Copies what the command wrote to its standard error. Processes that it left behind may still write there,
 /// at the position that they share with this descriptor.
 fn show_messages(messages: &File) -> io::Result<()> {
+    let end = messages.metadata()?.len();
     let mut buffer = [0; 8192];
     let mut at = 0;
-    loop {
+    while at < end {
         let count = messages.read_at(&mut buffer, at)?;
         if count == 0 {
-            return Ok(());
+            break;
         }
         Patient::new(io::stderr()).write_all(&buffer[..count])?;
         at += count as u64;
     }
+    Ok(())
 }
 
 /// When the next moment is due. The last one of --once does not come soon after another, as it tells
@@ -465,6 +473,8 @@ impl Shown {
                     return Ok(false);
                 }
                 self.stop.stop().context("SIGTSTP")?;
+                // It does not stop in an orphaned process group.
+                is_over(interrupt, None, Some(BACKGROUND_INTERVAL));
             }
             self.screen.enter().context("the terminal")?;
             is_changed = true;

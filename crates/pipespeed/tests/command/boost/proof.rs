@@ -402,7 +402,7 @@ fn a_command_that_cannot_run_is_an_error() {
     assert!(
         outcome
             .err
-            .contains("the command can't be run (exit status 127)"),
+            .contains("the command ended with exit status 127, as if it could not be run"),
         "{outcome:#?}"
     );
 }

@@ -265,7 +265,7 @@ fn the_terminal_is_left_as_it_was() {
 }
 
 #[test]
-fn stop_leaves_the_screen_and_going_on_returns_to_it() {
+fn a_stop_by_sigstop_returns_to_the_screen_and_an_orphan_does_not_stop_by_sigtstp() {
     let mut group = Group::default();
     slow_loop(&mut group);
     let mut terminal = Terminal::new(80);
@@ -273,22 +273,27 @@ fn stop_leaves_the_screen_and_going_on_returns_to_it() {
     let mark = Mark::on(&mut command);
     command.env("NO_COLOR", "1");
     command.stdin(terminal.input()).stdout(terminal.input());
+    // No process of its session could continue it.
     let running = terminal.start(command);
     for signal in [Signal::TSTP, Signal::STOP, Signal::TSTP] {
         terminal.until("drawn", |text| text.contains("yes | "));
-        running.send(signal);
-        if signal == Signal::TSTP {
-            terminal.until("left", |text| text.ends_with("\x1b[?1049l"));
+        if signal == Signal::STOP {
+            running.send(signal);
+            let stat = format!("/proc/{}/stat", running.pid().as_raw_pid());
+            let is_stopped = || std::fs::read_to_string(&stat).unwrap().contains(") T ");
+            eventually(|| is_stopped().then_some(())).expect("it stops");
         }
-        let stat = format!("/proc/{}/stat", running.pid().as_raw_pid());
-        let is_stopped = || std::fs::read_to_string(&stat).unwrap().contains(") T ");
-        eventually(|| is_stopped().then_some(())).expect("it stops");
         terminal.forget();
-        // As a shell does.
-        let mut settings = tcgetattr(terminal.input()).unwrap();
-        settings.local_modes |= LocalModes::ECHO | LocalModes::ICANON;
-        tcsetattr(terminal.input(), OptionalActions::Now, &settings).unwrap();
-        running.send(Signal::CONT);
+        if signal == Signal::STOP {
+            // As a shell does.
+            let mut settings = tcgetattr(terminal.input()).unwrap();
+            settings.local_modes |= LocalModes::ECHO | LocalModes::ICANON;
+            tcsetattr(terminal.input(), OptionalActions::Now, &settings).unwrap();
+            running.send(Signal::CONT);
+        } else {
+            running.send(signal);
+            terminal.until("left", |text| text.contains("\x1b[?1049l"));
+        }
         terminal.until("shown again", |text| text.contains("\x1b[?1049h"));
         let modes = tcgetattr(terminal.input()).unwrap().local_modes;
         assert!(!modes.intersects(LocalModes::ECHO | LocalModes::ICANON));
@@ -296,6 +301,44 @@ fn stop_leaves_the_screen_and_going_on_returns_to_it() {
     terminal.type_in("q");
     assert!(running.finish().success());
     mark.nobody_left();
+}
+
+#[test]
+fn a_stop_leaves_the_screen_and_going_on_returns_to_it() {
+    let mut group = Group::default();
+    slow_loop(&mut group);
+    let script = format!(
+        "set -m; {PIPESPEED} top {}; while echo stopped; read -r line; do fg; done",
+        group.first()
+    );
+    let Some(tmux) = Tmux::start(80, 24, &script) else {
+        return;
+    };
+    for _ in 0..2 {
+        tmux.until("drawn", |text| text.contains("is the bottleneck"));
+        tmux.press("C-z");
+        tmux.until("left", |text| {
+            text.contains("stopped") && !text.contains("is the bottleneck")
+        });
+        tmux.press("Enter");
+    }
+    tmux.until("drawn", |text| text.contains("is the bottleneck"));
+}
+
+/// The screen is gone, and the command goes on in the foreground.
+#[test]
+fn a_command_that_goes_on_without_a_screen_stops_with_top() {
+    let script = format!(
+        "set -m; {PIPESPEED} top -- 'exec sleep 1000 > /dev/null'; echo stopped; kill %1; kill -CONT %1; exec cat"
+    );
+    let Some(tmux) = Tmux::start(80, 24, &script) else {
+        return;
+    };
+    tmux.until("drawn", |text| text.contains("q quit"));
+    tmux.press("q");
+    tmux.until("left", |text| text.contains("goes on in the foreground"));
+    tmux.press("C-z");
+    tmux.until("stopped", |text| text.contains("stopped"));
 }
 
 #[test]

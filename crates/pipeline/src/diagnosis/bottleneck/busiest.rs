@@ -1,0 +1,64 @@
+//! The stage that runs while all others wait for it.
+
+use std::collections::BTreeSet;
+
+use super::{Candidate, LinkSide, MIN_EVER, MIN_LEAD, Process, awake_of, is_busy, shares_of};
+use crate::proc::LinkId;
+
+/// The stage that runs for most of the time while all others wait for it: those before it for room, those
+/// after it for input. That holds however full the pipes are when looked at. Who always
+/// has input and room is not held up by others, even if these mostly wait for a processor. Of the equal
+/// workers of a pool, which all run, the first counts.
+pub(super) fn busiest<'c, 'a>(candidates: &'c [Candidate<'a>]) -> Option<&'c Candidate<'a>> {
+    let mut all = candidates.iter();
+    all.find(|busy| {
+        let mut others = candidates
+            .iter()
+            .filter(|other| other.stage.process.id != busy.stage.process.id);
+        is_busy(busy.stage)
+            && others.all(|other| are_equal_workers(busy, other) || waits_for(other, busy))
+    })
+}
+
+/// Whether a stage waits on pipes more often than a busy one, or only runs less if that one never waits.
+fn waits_for(other: &Candidate<'_>, busy: &Candidate<'_>) -> bool {
+    let (room, input) = (
+        other.waits_on(LinkSide::Room),
+        other.waits_on(LinkSide::Input),
+    );
+    let pid = other.stage.process.id.pid;
+    // One on both sides gives work to a worker, and takes the results.
+    let (more, less) = match (busy.before.contains(&pid), busy.after.contains(&pid)) {
+        (true, false) => (room, input),
+        (false, true) => (input, room),
+        (true, true) | (false, false) => (1.0, 0.0),
+    };
+    let [own, most] = [other, busy].map(|candidate| shares_of(candidate.stage).runs);
+    let is_outrun = awake_of(other.stage) <= 1.0 - MIN_EVER && own <= most - MIN_LEAD;
+    let waits_more = 1.0 - other.waits <= awake_of(busy.stage) - MIN_LEAD;
+    more > less && waits_more || more >= less && never_waits(busy) && is_outrun
+}
+
+/// Whether a stage always has input and room, and works on it. One that asks again and again for what is not
+/// there seems to do so, too.
+pub(super) fn never_waits(candidate: &Candidate<'_>) -> bool {
+    // A thread may wait while another one runs.
+    let on_links = candidate.waits_on(LinkSide::Input) + candidate.waits_on(LinkSide::Room);
+    candidate.waits.max(on_links) < MIN_EVER
+        && awake_of(candidate.stage) >= 1.0 - MIN_EVER
+        && is_busy(candidate.stage)
+        && !candidate.stage.has_vain_calls
+}
+
+/// Whether both are workers of one process that get their work from one pipe, as those of a pool.
+fn are_equal_workers(one: &Candidate<'_>, other: &Candidate<'_>) -> bool {
+    let (a, b) = (&one.stage.process, &other.stage.process);
+    let is_alike = (a.parent, &a.name) == (b.parent, &b.name);
+    let inputs = |process: &Process| -> BTreeSet<LinkId> {
+        let pipes = process.pipes().into_iter();
+        pipes
+            .filter(|pipe| process.holds(*pipe, LinkSide::Input))
+            .collect()
+    };
+    is_alike && is_busy(one.stage) && is_busy(other.stage) && !inputs(a).is_disjoint(&inputs(b))
+}
