@@ -130,8 +130,8 @@ pub fn end_descendants(proc: &Proc, others: &OtherProcesses, grace: Duration) ->
         others.update(proc);
         while waitpid(None, WaitOptions::NOHANG).is_ok_and(|ended| ended.is_some()) {}
         let is_childless = waitpid(None, WaitOptions::NOHANG).is_err();
-        // The helper that opens pipes ends without being waited for.
-        let is_left = |pid: &i32| proc.runs(*pid);
+        // The helper that opens pipes ends without being waited for. Of one that /proc hides nothing is known.
+        let is_left = |pid: &i32| proc.runs(*pid) || proc.status(*pid).is_none();
         if is_childless || !others.is_empty() && !others.command_children(proc).iter().any(is_left)
         {
             return Vec::new();
@@ -160,7 +160,25 @@ pub fn end_descendants(proc: &Proc, others: &OtherProcesses, grace: Duration) ->
         name: proc.name(pid).unwrap_or_default(),
         is_refused: refused.contains(&pid),
     });
-    left.collect()
+    let mut left: Vec<Survivor> = left.collect();
+    let has_children = waitpid(None, WaitOptions::NOHANG).is_ok();
+    if left.is_empty() && has_children {
+        left.extend(hidden_children(proc, others));
+    }
+    left
+}
+
+/// The children of this process that /proc hides, as those of another user, by setuid (hidepid); except
+/// `others`.
+fn hidden_children(proc: &Proc, others: &OtherProcesses) -> impl Iterator<Item = Survivor> {
+    let children = others.command_children(proc).into_iter();
+    children
+        .filter(|pid| proc.status(*pid).is_none())
+        .map(|pid| Survivor {
+            pid,
+            name: "hidden by /proc".to_owned(),
+            is_refused: true,
+        })
 }
 
 /// The descendants of this process that run, except `others` and theirs.

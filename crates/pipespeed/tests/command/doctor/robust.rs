@@ -86,31 +86,37 @@ fn a_number_that_is_reused_has_two_processes() {
         wait $doctor
     "#;
     let record = tempfile::NamedTempFile::new().unwrap();
-    let mut command = Command::new("unshare");
-    if !geteuid().is_root() {
-        command.args(["-U", "-r"]);
-    }
-    command.args([
-        "-p",
-        "-f",
-        "--mount-proc",
-        "--kill-child",
-        "sh",
-        "-c",
-        script,
-        PIPESPEED,
-    ]);
-    command.arg(record.path());
-    let outcome = run_alone(command);
-    if !matches!(outcome.code, Some(0)) {
-        return skip(format!(
-            "no namespace in which numbers can be chosen: {outcome:?}"
-        ));
-    }
-    let record = json_file(record.path());
-    let all = record["processes"].as_array().unwrap();
-    let cat = all.iter().find(|it| it["name"] == "cat").unwrap();
-    let tail = all.iter().find(|it| it["name"] == "tail").unwrap();
+    let look = || {
+        let mut command = Command::new("unshare");
+        if !geteuid().is_root() {
+            command.args(["-U", "-r"]);
+        }
+        let namespace = ["-p", "-f", "--mount-proc", "--kill-child"];
+        command
+            .args(namespace)
+            .args(["sh", "-c", script, PIPESPEED]);
+        command.arg(record.path());
+        run_alone(command)
+    };
+    // On a busy machine one of both may be there for too short a time.
+    let seen = eventually(|| {
+        let outcome = look();
+        if outcome.code != Some(0) {
+            return Some(Err(outcome));
+        }
+        let record = json_file(record.path());
+        let all = record["processes"].as_array()?;
+        let find = |name: &str| all.iter().find(|it| it["name"] == name).cloned();
+        Some(Ok((find("cat")?, find("tail")?, record.clone(), outcome)))
+    });
+    let (cat, tail, record, outcome) = match seen.expect("both are seen") {
+        Ok(seen) => seen,
+        Err(outcome) => {
+            return skip(format!(
+                "no namespace in which numbers can be chosen: {outcome:?}"
+            ));
+        }
+    };
     assert_eq!(cat["pid"], tail["pid"], "{record:#}");
     assert_ne!(cat["start"], tail["start"]);
     assert_eq!(

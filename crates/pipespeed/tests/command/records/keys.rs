@@ -17,7 +17,7 @@ const PAGE: &str = include_str!("../../../../../docs/records.md");
 const COMMON: &str = "Every record";
 
 /// Fields that these records may lack, with what is in them, and why.
-const MAY_BE_MISSING: [(&str, &str); 28] = [
+const MAY_BE_MISSING: [(&str, &str); 29] = [
     (
         "boost/cases/way",
         "a pipe is only left out if several were raised",
@@ -31,6 +31,7 @@ const MAY_BE_MISSING: [(&str, &str); 28] = [
     ("finding/is_stuck", "no splice holds a pipe's lock"),
     ("finding/stages", "stages by turns depend on the moment"),
     ("finding/active", "so does whether a stage stands out"),
+    ("finding/event_loops", "the same"),
     ("active", "the same"),
     (
         "finding/sides",
