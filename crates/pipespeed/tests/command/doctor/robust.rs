@@ -106,7 +106,7 @@ fn a_number_that_is_reused_has_two_processes() {
         }
         let record = json_file(record.path());
         let all = record["processes"].as_array()?;
-        let find = |name: &str| all.iter().find(|it| it["name"] == name).cloned();
+        let find = |name: &str| all.iter().find(|process| process["name"] == name).cloned();
         Some(Ok((find("cat")?, find("tail")?, record.clone(), outcome)))
     });
     let (cat, tail, record, outcome) = match seen.expect("both are seen") {

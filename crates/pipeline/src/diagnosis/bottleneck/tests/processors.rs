@@ -1,0 +1,221 @@
+//! Stages that wait for processors, or use up a quota.
+
+use super::*;
+
+#[test]
+fn stages_that_lack_processors_do_not_take_turns() {
+    let mut stages = chain(&[(0.3, 0.2, 0.0), (0.3, 0.1, 0.2), (0.3, 0.0, 0.2)]);
+    for stage in &mut stages {
+        stage.shares.queued = 0.4;
+    }
+    let mut observation = observation(stages);
+    let usage = ProcessorUsage {
+        busy: 1.0,
+        ..ProcessorUsage::default()
+    };
+    observation.load = Load([(0, usage)].into());
+    let findings = bottlenecks(&observation, &BTreeSet::new());
+    let [Finding::PingPong { delay, .. }] = &findings[..] else {
+        panic!("{findings:?}");
+    };
+    assert!(
+        matches!(delay, Some(Delay::OwnStages { stages: 3, .. })),
+        "{delay:?}"
+    );
+}
+
+/// However full the pipe between them is.
+#[test]
+fn of_two_stages_that_only_lack_processors_none_is_named() {
+    let mut stages = chain(&[(0.5, 0.0, 0.0), (0.5, 0.0, 0.0)]);
+    for stage in &mut stages {
+        stage.shares.queued = 0.5;
+    }
+    let mut observation = observation(stages);
+    observation.pipes[0].fill = Some(0.01);
+    let findings = bottlenecks(&observation, &BTreeSet::new());
+    assert!(
+        matches!(findings[..], [Finding::PingPong { delay: Some(_), .. }]),
+        "{findings:?}"
+    );
+}
+
+/// Stages with these shares of running, being queued, blocked and starved, on two busy processors.
+fn on_busy_processors(shares: &[(f64, f64, f64, f64)]) -> Vec<Finding> {
+    let others = shares
+        .iter()
+        .map(|(runs, _, blocked, starved)| (*runs, *blocked, *starved));
+    let mut stages = chain(&others.collect::<Vec<_>>());
+    for (stage, (_, queued, ..)) in stages.iter_mut().zip(shares) {
+        stage.shares.queued = *queued;
+    }
+    let mut observation = observation(stages);
+    let usage = ProcessorUsage {
+        busy: 1.0,
+        ..ProcessorUsage::default()
+    };
+    observation.load = Load([(0, usage), (1, usage)].into());
+    bottlenecks(&observation, &BTreeSet::new())
+}
+
+#[test]
+fn stage_that_never_waits_on_pipes_is_the_bottleneck_whoever_else_is_queued() {
+    for (shares, expected) in [
+        // yes | jq | uniq, and a shell's loop | wc.
+        (
+            &[
+                (0.0, 0.64, 0.36, 0.0),
+                (0.3, 0.7, 0.0, 0.0),
+                (0.0, 0.05, 0.0, 0.95),
+            ][..],
+            2,
+        ),
+        (&[(0.22, 0.71, 0.0, 0.0), (0.1, 0.53, 0.0, 0.37)][..], 1),
+        // It runs, and needs no processor time of one that hardly runs.
+        (
+            &[
+                (0.01, 0.32, 0.67, 0.0),
+                (0.97, 0.03, 0.0, 0.0),
+                (0.0, 1.0, 0.0, 0.0),
+            ],
+            2,
+        ),
+    ] {
+        let findings = on_busy_processors(shares);
+        assert_eq!(only_pace(&findings).stage.pid, expected);
+    }
+}
+
+#[test]
+fn stage_that_uses_up_its_quota_is_the_bottleneck() {
+    let quota = |processors, throttled| {
+        let mut stages = chain(&[(0.02, 0.88, 0.0), (0.55, 0.07, 0.0), (0.29, 0.0, 0.31)]);
+        (stages[1].shares.queued, stages[2].shares.queued) = (0.38, 0.4);
+        for (stage, ran_s) in stages.iter_mut().zip([0.02, 0.55, 0.29]) {
+            (stage.counted_s, stage.ran_s) = (1.0, ran_s);
+        }
+        stages[2].quota = Some(Quota {
+            processors,
+            throttled,
+            stopped_s: 0.1,
+        });
+        let usage = ProcessorUsage {
+            busy: 1.0,
+            ..ProcessorUsage::default()
+        };
+        let mut observation = observation(stages);
+        observation.load = Load([(0, usage), (1, usage)].into());
+        bottlenecks(&observation, &BTreeSet::new())
+    };
+    // Others may leave it less than the quota does.
+    for (processors, throttled, expected) in [
+        (0.3, 0.95, (3, true)),
+        (0.3, 0.55, (3, true)),
+        (0.6, 0.2, (2, false)),
+    ] {
+        let findings = quota(processors, throttled);
+        let bottleneck = only_pace(&findings);
+        let is_quota = matches!(bottleneck.delay, Some(Delay::Quota(_)));
+        assert_eq!((bottleneck.stage.pid, is_quota), expected);
+    }
+}
+
+#[test]
+fn only_stages_with_a_quota_are_said_to_lack_it() {
+    let mut stages = chain(&[(0.3, 0.2, 0.0), (0.3, 0.1, 0.2), (0.1, 0.0, 0.2)]);
+    for stage in &mut stages {
+        stage.shares.queued = 0.4;
+    }
+    stages[2].shares.queued = 0.7;
+    stages[2].quota = Some(Quota {
+        processors: 0.5,
+        throttled: 0.4,
+        stopped_s: 9.0,
+    });
+    let findings = found(stages);
+    let [Finding::PingPong { stages, delay }] = &findings[..] else {
+        panic!("{findings:?}");
+    };
+    let pids: Vec<i32> = stages.iter().map(|stage| stage.who.pid).collect();
+    assert!(matches!(delay, Some(Delay::Quota(_))), "{delay:?}");
+    assert_eq!(pids, [3]);
+}
+
+#[test]
+fn what_keeps_a_stage_from_running_is_named() {
+    let allowed = CpuList::parse("1");
+    let cause = |change: &dyn Fn(&mut [Observed]), busy_share: f64, steal: f64| {
+        let mut stages = chain(&[(0.08, 0.92, 0.0), (0.2, 0.0, 0.0), (0.08, 0.0, 0.92)]);
+        stages[1].shares.queued = 0.8;
+        for stage in &mut stages {
+            stage.allowed.clone_from(&allowed);
+        }
+        change(&mut stages);
+        let mut observation = observation(stages);
+        let usage = |busy, steal| ProcessorUsage {
+            busy,
+            steal,
+            iowait: 0.0,
+        };
+        observation.load = Load([(0, usage(0.1, 0.0)), (1, usage(busy_share, steal))].into());
+        let findings = bottlenecks(&observation, &BTreeSet::new());
+        only_pace(&findings).delay.clone().unwrap()
+    };
+    let unchanged = |_: &mut [Observed]| {};
+    let Delay::Others { processors, .. } = cause(&unchanged, 1.0, 0.0) else {
+        panic!("{:?}", cause(&unchanged, 1.0, 0.0));
+    };
+    assert!((processors - 0.64).abs() < 1e-9, "{processors}");
+    let hypervisor = Delay::Hypervisor { steal: 0.7 };
+    assert_eq!(cause(&unchanged, 1.0, 0.7), hypervisor);
+    // What runs when the hypervisor stops the processor is not queued.
+    let runs = |stages: &mut [Observed]| {
+        (stages[1].shares.runs, stages[1].shares.queued) = (1.0, 0.0);
+        stages[1].ran_s = 0.3 * stages[1].counted_s;
+    };
+    assert_eq!(cause(&runs, 1.0, 0.7), hypervisor);
+    // Nothing is known of the processors, as where a container hides /proc/stat.
+    assert!(!matches!(
+        cause(&unchanged, 0.0, 0.0),
+        Delay::Hypervisor { .. }
+    ));
+    let works = |stages: &mut [Observed]| stages[1].ran_s = 0.5 * stages[1].counted_s;
+    let own = Delay::OwnStages {
+        stages: 3,
+        largest: Who {
+            pid: 2,
+            name: "s2".to_owned(),
+        },
+        used: 0.5,
+        are_children: false,
+        allowed: allowed.clone(),
+        processors: 1,
+    };
+    assert_eq!(cause(&works, 0.8, 0.0), own);
+    // The others may use any processor, or sleep.
+    let alone = |stages: &mut [Observed]| {
+        works(stages);
+        stages[0].allowed = None;
+        stages[2].shares.runs = 0.0;
+    };
+    assert_eq!(cause(&alone, 0.8, 0.0), Delay::Unknown);
+    let by_threads = |stages: &mut [Observed]| {
+        alone(stages);
+        stages[1].ran_s = 0.7 * stages[1].counted_s;
+        stages[1].threads = vec![ThreadState::Working; 3];
+    };
+    let Delay::OwnStages { stages, used, .. } = cause(&by_threads, 0.8, 0.0) else {
+        panic!("{:?}", cause(&by_threads, 0.8, 0.0));
+    };
+    assert_eq!((stages, used), (1, 0.7));
+    // Both processors are mostly idle.
+    let anywhere = |stages: &mut [Observed]| stages[1].allowed = CpuList::parse("0-3");
+    assert_eq!(cause(&anywhere, 0.15, 0.0), Delay::Unknown);
+    let quota = Quota {
+        processors: 0.2,
+        throttled: 0.9,
+        stopped_s: 2.0,
+    };
+    let limited = |stages: &mut [Observed]| stages[1].quota = Some(quota);
+    assert_eq!(cause(&limited, 1.0, 0.0), Delay::Quota(quota));
+}

@@ -1,0 +1,84 @@
+//! Pipelines of which no stage is named.
+
+use super::*;
+
+#[test]
+fn stages_that_wait_by_turns_are_not_blamed() {
+    let findings = found(chain(&[(0.5, 0.5, 0.0), (0.5, 0.0, 0.5)]));
+    assert!(
+        matches!(findings[..], [Finding::PingPong { .. }]),
+        "{findings:?}"
+    );
+}
+
+#[test]
+fn stages_that_never_ran_do_not_take_turns() {
+    let frozen = |process, thread| frozen(process, thread);
+    let findings = found(vec![
+        frozen(process(1, "tee", vec![writes(1, 1)]), on_room(9)),
+        frozen(
+            process(2, "sort", vec![reads(0, 1), writes(1, 2)]),
+            on_input(1),
+        ),
+        frozen(process(3, "cmp", vec![reads(0, 2)]), on_input(2)),
+    ]);
+    let has_turns = findings
+        .iter()
+        .any(|finding| matches!(finding, Finding::PingPong { .. }));
+    assert!(!has_turns, "{findings:?}");
+}
+
+#[test]
+fn stages_beside_a_timer_do_not_only_take_turns() {
+    let mut stages = chain(&[(0.5, 0.5, 0.0), (0.1, 0.0, 0.5)]);
+    let has_turns = |stages: &[Observed]| {
+        let findings = found(stages.to_vec());
+        findings
+            .iter()
+            .any(|finding| matches!(finding, Finding::PingPong { .. }))
+    };
+    assert!(has_turns(&stages));
+    stages[1].shares.elsewhere = 0.4;
+    assert!(!has_turns(&stages));
+}
+
+#[test]
+fn pipelines_that_are_mostly_idle_are_not_unclear() {
+    let found = |shares: &[(f64, f64, f64)], queued: &[f64], busy: f64| {
+        found_beside(chain(shares), queued, &[0.5], busy)
+    };
+    // They keep up.
+    let idle = [(0.2, 0.0, 0.35), (0.2, 0.0, 0.35)];
+    assert_eq!(found(&idle, &[0.0, 0.0], 0.3), []);
+    let is_unclear = |findings: &[Finding]| matches!(findings, [Finding::Unclear { .. }]);
+    // One runs for most of the time, or the processors are full.
+    let busy = [(0.65, 0.0, 0.0), (0.65, 0.0, 0.0)];
+    assert!(is_unclear(&found(&busy, &[0.0, 0.0], 0.7)));
+    assert!(is_unclear(&found(&idle, &[0.25, 0.25], 1.0)));
+}
+
+/// `client | wc`: the server lets its client wait for a timer.
+#[test]
+fn stages_that_all_wait_for_input_are_unclear_if_a_timer_may_end_that() {
+    let client = process(1, "client", vec![writes(5, 2), reads(6, 3), writes(1, 4)]);
+    let mut client = busy(client, 0.02, 0.0, 0.97);
+    client.on.retain(|on| on.pipe == LinkId::pipe(3));
+    let server = busy(
+        process(2, "server", vec![reads(4, 2), writes(4, 3)]),
+        0.02,
+        0.0,
+        0.93,
+    );
+    let wc = busy(process(3, "wc", vec![reads(0, 4)]), 0.01, 0.0, 0.99);
+    let mut stages = vec![client, server, wc];
+    assert_eq!(found(stages.clone()), []);
+    stages[1].polled = [(LinkId::pipe(2), LinkSide::Input)].into();
+    let findings = found(stages.clone());
+    let [Finding::Unclear { event_loops, .. }] = &findings[..] else {
+        panic!("{findings:?}");
+    };
+    assert_eq!(event_loops[..], [stages[1].who()]);
+    // Nobody asks for anything.
+    stages[1].is_frozen = true;
+    assert_eq!(found(stages), []);
+}
