@@ -106,9 +106,14 @@ Example:
     },
     /// Print the manual page, in roff.
     #[command(after_help = "\
-Example:
-  pipespeed man | man -l -")]
-    Man,
+Examples:
+  pipespeed man | man -l -
+  pipespeed man --dir ~/.local/share/man/man1")]
+    Man {
+        /// Write a page for each command to this directory instead.
+        #[arg(long, value_name = "DIR")]
+        dir: Option<PathBuf>,
+    },
 }
 
 /// Returns the definition of the command line. Commands that share options list only those
@@ -192,7 +197,10 @@ pub struct OutputArgs {
     /// Save the chart as SVG ('-': standard output).
     #[arg(long, value_name = "FILE")]
     pub chart: Option<PathBuf>,
-    /// Save no files except those of --json, --csv and --chart.
+    /// Save the results for Prometheus: a file for node_exporter's textfile collector.
+    #[arg(long, value_name = "FILE")]
+    pub prometheus: Option<PathBuf>,
+    /// Save no files except those that are named.
     #[arg(long)]
     pub no_save: bool,
     /// Print neither progress nor notes on standard error.
@@ -205,11 +213,12 @@ pub struct OutputArgs {
 
 impl OutputArgs {
     /// Returns the file options by name.
-    pub fn files(&self) -> [(&'static str, &Option<PathBuf>); 3] {
+    pub fn files(&self) -> [(&'static str, &Option<PathBuf>); 4] {
         [
             ("--json", &self.json),
             ("--csv", &self.csv),
             ("--chart", &self.chart),
+            ("--prometheus", &self.prometheus),
         ]
     }
 }

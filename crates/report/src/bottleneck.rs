@@ -292,11 +292,11 @@ fn describe_delay(delay: &Delay) -> String {
                     ("the threads of", "it")
                 };
                 let name = &largest.name;
-                return format!("{who} {name} share {place}, so less work in {what} helps");
+                return format!("{who} {name} share {place}, so less work in {what} may help");
             }
             let less = if is_most && *are_children {
                 format!(
-                    "of which the children of {} use {}, so less work in any of them helps",
+                    "of which the children of {} use {}, so less work in any of them may help",
                     largest.name,
                     significant(*used)
                 )
@@ -307,7 +307,7 @@ fn describe_delay(delay: &Delay) -> String {
                     significant(*used)
                 )
             } else {
-                "so less work in any of them helps".to_owned()
+                "so less work in any of them may help".to_owned()
             };
             format!("{stages} stages share {place}, {less}")
         }

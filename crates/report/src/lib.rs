@@ -22,6 +22,7 @@ mod page;
 mod pinning;
 mod pipeline;
 mod profile;
+mod prometheus;
 mod published;
 mod run;
 mod sizes;
@@ -46,6 +47,9 @@ pub use self::page::{Records, Saved, page};
 pub use self::pinning::pinning;
 pub use self::pipeline::profile_pipeline;
 pub use self::profile::{profile_case, profile_chart, profile_ladder};
+pub use self::prometheus::{
+    prometheus_of_costs, prometheus_of_doctor, prometheus_of_latency, prometheus_of_run,
+};
 pub use self::run::{chart, findings, table};
 pub use self::style::Style;
 pub use self::top::{DrawnScreen, Sort, TopView, top_once, top_screen};

@@ -105,6 +105,32 @@ pub struct Costs {
     pub wake_call_other: Cost,
 }
 
+impl Costs {
+    /// All costs with the names of their fields.
+    pub fn named(&self) -> [(&'static str, &Cost); 18] {
+        [
+            ("call", &self.call),
+            ("would_block", &self.would_block),
+            ("write", &self.write),
+            ("read", &self.read),
+            ("vmsplice_base", &self.vmsplice_base),
+            ("vmsplice_huge", &self.vmsplice_huge),
+            ("read_vmspliced", &self.read_vmspliced),
+            ("splice_base", &self.splice_base),
+            ("splice_huge", &self.splice_huge),
+            ("tee", &self.tee),
+            ("move_page", &self.move_page),
+            ("pin_base", &self.pin_base),
+            ("pin_huge", &self.pin_huge),
+            ("fault_base", &self.fault_base),
+            ("fault_huge", &self.fault_huge),
+            ("wake_up_same", &self.wake_up_same),
+            ("wake_up_other", &self.wake_up_other),
+            ("wake_call_other", &self.wake_call_other),
+        ]
+    }
+}
+
 /// The settings of a measurement of costs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CostsSettings {

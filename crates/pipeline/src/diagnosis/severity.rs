@@ -4,24 +4,26 @@ use serde::Serialize;
 
 use super::{Certainty, Finding};
 
-/// What is said first of an observation, the worst last.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Severity {
-    /// Nothing was found that holds anything up.
-    NothingWrong,
-    /// A stage may hold up the others, and it does not show which.
-    CantTell,
-    /// Data moves as fast as one stage, or what the stages share, allows.
-    Slow,
-    /// Something is waited for that may come.
-    WaitingFor,
-    /// Nobody reads what a process waits to write.
-    Unread,
-    /// Nothing will go on, unless somebody who can't be seen helps.
-    ProbablyStuck,
-    /// Nothing will go on without help.
-    Stuck,
+pipespeed_base::named! {
+    /// What is said first of an observation, the worst last.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum Severity {
+        /// Nothing was found that holds anything up.
+        NothingWrong = "nothing_wrong",
+        /// A stage may hold up the others, and it does not show which.
+        CantTell = "cant_tell",
+        /// Data moves as fast as one stage, or what the stages share, allows.
+        Slow = "slow",
+        /// Something is waited for that may come.
+        WaitingFor = "waiting_for",
+        /// Nobody reads what a process waits to write.
+        Unread = "unread",
+        /// Nothing will go on, unless somebody who can't be seen helps.
+        ProbablyStuck = "probably_stuck",
+        /// Nothing will go on without help.
+        Stuck = "stuck",
+    }
 }
 
 impl Finding {

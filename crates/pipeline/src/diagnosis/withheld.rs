@@ -128,6 +128,33 @@ fn children(observation: &Observation, parent: &Observed) -> Vec<Who> {
     }
 }
 
+/// A process, and those that waited for its output, or for that of one of them, and for that of no other.
+fn behind(observation: &Observation, first: &Observed) -> BTreeSet<i32> {
+    let mut behind = BTreeSet::from([first.process.id.pid]);
+    loop {
+        let waits = |process: &&Observed| {
+            let starved = process.on.iter().filter(|on| {
+                on.side == LinkSide::Input && on.share >= MIN_STARVED && !on.pipe.is_direction()
+            });
+            starved.into_iter().any(|on| {
+                let mut writers = observation.holders(on.pipe, LinkSide::Room).peekable();
+                writers.peek().is_some()
+                    && writers.all(|writer| behind.contains(&writer.process.id.pid))
+            })
+        };
+        let more: Vec<i32> = observation
+            .living()
+            .filter(waits)
+            .map(|process| process.process.id.pid)
+            .filter(|pid| !behind.contains(pid))
+            .collect();
+        if more.is_empty() {
+            return behind;
+        }
+        behind.extend(more);
+    }
+}
+
 /// Whether a process probably has a write end on purpose, or has used it.
 fn is_meant(
     observation: &Observation,
@@ -188,9 +215,10 @@ fn is_meant(
         ThreadState::Waiting(BlockedOn::Child(None)) => {
             let children = observation.living();
             let mut children = children.filter(|child| child.process.parent == own);
+            let behind = behind(observation, reader);
             children.all(|child| {
                 let pid = child.process.id.pid;
-                pid == reader.process.id.pid || reader.ancestors.contains(&pid)
+                behind.contains(&pid) || reader.ancestors.contains(&pid)
             })
         }
         _ => false,
@@ -511,26 +539,48 @@ mod tests {
             },
             ..end
         };
+        let input = |end: &LinkFd| {
+            ThreadState::Waiting(BlockedOn::Pipes {
+                any_of: vec![LinkWait {
+                    pipe: end.pipe,
+                    fd: Some(0),
+                    side: LinkSide::Input,
+                }],
+                or: None,
+            })
+        };
         let both = fifo(LinkFd {
             writes: true,
             ..reads(3, 7)
         });
-        let shell = frozen(process(9, "bash", vec![both]), on_child());
-        let mut cat = process(2, "cat", vec![fifo(reads(0, 7))]);
-        let waits = ThreadState::Waiting(BlockedOn::Pipes {
-            any_of: vec![LinkWait {
-                pipe: cat.ends[0].pipe,
-                fd: Some(0),
-                side: LinkSide::Input,
-            }],
-            or: None,
-        });
-        cat.parent = 9;
-        let observation = observation(vec![shell, frozen(cat, waits)]);
-        let findings = leaked_write_ends(&observation, &BTreeSet::new());
-        let [LeakedWriteEnd { holder, fd, .. }] = &findings[..] else {
-            panic!("{findings:?}");
+        let child = |pid, name: &str, ends: Vec<LinkFd>| {
+            let waits = input(&ends[0]);
+            Observed {
+                ancestors: vec![9],
+                ..frozen(child_of(9, process(pid, name, ends)), waits)
+            }
         };
-        assert_eq!((&*holder.name, *fd), ("bash", 3));
+        let cat = child(2, "cat", vec![fifo(reads(0, 7)), writes(1, 8)]);
+        let wc = child(3, "wc", vec![reads(0, 8)]);
+        // `cat fifo | wc -l & exec 3>fifo; wait`: wc waits for cat. Something else may end, and the shell go on.
+        let other = child(4, "wc", vec![reads(0, 99)]);
+        let shell = |end: LinkFd| frozen(process(9, "bash", vec![end]), on_child());
+        for (shell, children, is_named) in [
+            (shell(both), vec![cat.clone()], true),
+            (
+                shell(fifo(writes(3, 7))),
+                vec![cat.clone(), wc.clone()],
+                true,
+            ),
+            (shell(fifo(writes(3, 7))), vec![cat, wc, other], false),
+        ] {
+            let all = [shell].into_iter().chain(children);
+            let findings = leaked_write_ends(&observation(all.collect()), &BTreeSet::new());
+            let named = findings
+                .iter()
+                .map(|leaked| (&*leaked.holder.name, leaked.fd));
+            let expected = is_named.then_some(("bash", 3));
+            assert_eq!(named.collect::<Vec<_>>(), Vec::from_iter(expected));
+        }
     }
 }

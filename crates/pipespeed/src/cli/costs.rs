@@ -38,7 +38,10 @@ pub struct CostsArgs {
     /// Save the costs as JSON ('-': standard output).
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
-    /// Save no file except that of --json.
+    /// Save the costs for Prometheus: a file for node_exporter's textfile collector.
+    #[arg(long, value_name = "FILE")]
+    pub prometheus: Option<PathBuf>,
+    /// Save no file except those that are named.
     #[arg(long)]
     pub no_save: bool,
     /// Print neither progress nor notes on standard error.

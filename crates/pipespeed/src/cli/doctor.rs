@@ -29,6 +29,9 @@ pub struct DoctorArgs {
     /// Save the observation and the findings as JSON ('-': standard output).
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
+    /// Save the verdict for Prometheus: a file for node_exporter's textfile collector.
+    #[arg(long, value_name = "FILE")]
+    pub prometheus: Option<PathBuf>,
     /// Print the stages of all pipelines, not only those with findings.
     #[arg(long, short)]
     pub verbose: bool,

@@ -175,6 +175,7 @@ fn text(option: &str, run: &Run) -> anyhow::Result<String> {
     match option {
         "--json" => Ok(to_json(run)),
         "--csv" => to_csv(run),
+        "--prometheus" => Ok(report::prometheus_of_run(run)),
         _ => Ok(report::chart(run)),
     }
 }

@@ -26,7 +26,7 @@ use pipespeed_stats::schedule::rounds_for_budget;
 /// A trial failed, the record can't be saved, or a signal arrived.
 pub fn run(args: &CostsArgs) -> anyhow::Result<()> {
     let budget = budget(args);
-    let files = SavedFiles::new([("--json", &args.json)])?;
+    let files = SavedFiles::new([("--json", &args.json), ("--prometheus", &args.prometheus)])?;
     let interrupt = Interrupt::install()?;
     let places = places(args)?;
     let files = files.or_by_default(args.no_save, "costs", RECORD);
@@ -81,7 +81,12 @@ pub fn run(args: &CostsArgs) -> anyhow::Result<()> {
     record.warnings = warnings_of(costs, record.settings.rounds, disturbed);
     record.warnings.extend(busy);
     record.warnings.extend(missing);
-    let saved = files.save(|_| Ok(to_json(&record)));
+    let saved = files.save(|option| {
+        Ok(match option {
+            "--prometheus" => report::prometheus_of_costs(&record),
+            _ => to_json(&record),
+        })
+    });
     let table = |style| report::costs_table(costs, &record.warnings, style);
     let shown = files.print(args.verbose, table);
     files.say_saved(args.quiet || saved.is_err());

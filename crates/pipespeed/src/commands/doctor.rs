@@ -31,7 +31,7 @@ use pipespeed_pipeline::proc::Proc;
 use pipespeed_pipeline::proc::ProcessId;
 use pipespeed_pipeline::sample::Observed;
 use pipespeed_pipeline::supervise::Supervisor;
-use pipespeed_report::{Style, doctor as report, slow_scans};
+use pipespeed_report::{Style, doctor as report, prometheus_of_doctor, slow_scans};
 
 /// The saved record.
 #[derive(Serialize)]
@@ -62,7 +62,7 @@ pub fn run(args: &DoctorArgs) -> anyhow::Result<()> {
 }
 
 fn examine(args: &DoctorArgs) -> anyhow::Result<()> {
-    let files = SavedFiles::new([("--json", &args.json)])?;
+    let files = SavedFiles::new([("--json", &args.json), ("--prometheus", &args.prometheus)])?;
     if !args.watched.command.is_empty() {
         files.check_beside_command(true)?;
     }
@@ -243,7 +243,12 @@ impl Doctor<'_> {
             pipelines: observation.pipelines().into_iter().map(stages).collect(),
             observation,
         };
-        self.files.save(|_| Ok(to_json(&record)))
+        self.files.save(|option| {
+            Ok(match option {
+                "--prometheus" => prometheus_of_doctor(&record.header, observation, findings),
+                _ => to_json(&record),
+            })
+        })
     }
 
     /// Runs a command and examines it.

@@ -278,11 +278,14 @@ impl SavedFiles {
         }
     }
 
-    /// Saves the regular files, which can be saved again later, except charts. Ignores failures:
+    /// Saves the regular files, which can be saved again later, except charts and
+    /// metrics. Ignores failures:
     /// [`save`](Self::save) tries again.
     pub(super) fn save_round(&self, text: impl Fn(&str) -> anyhow::Result<String>) {
-        let is_saved =
-            |(option, file): &&(&str, Destination)| *option != "--chart" && file.is_regular();
+        // A collector that reads a file at any time reads that of a complete run.
+        let is_saved = |(option, file): &&(&str, Destination)| {
+            !matches!(*option, "--chart" | "--prometheus") && file.is_regular()
+        };
         let _ = self.save_all(self.files.iter().filter(is_saved), text);
     }
 

@@ -119,6 +119,7 @@ fn text(option: &str, record: &LatencyRecord) -> anyhow::Result<String> {
     Ok(match option {
         "--json" => to_json(record),
         "--csv" => to_csv(record)?,
+        "--prometheus" => report::prometheus_of_latency(record),
         _ => report::latency_chart(record),
     })
 }

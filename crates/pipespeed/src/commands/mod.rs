@@ -82,7 +82,7 @@ pub fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Fizzbuzz(args) => fizzbuzz::run(&args),
         Command::Yes(args) => yes::run(&args),
         Command::Completions { shell } => meta::completions(shell),
-        Command::Man => meta::man(),
+        Command::Man { dir } => meta::man(dir.as_deref()),
     }
 }
 

@@ -246,8 +246,8 @@ fn room_text(bottleneck: &Bottleneck) -> String {
              that the pipe holds.",
             size::format(capacity)
         ),
-        // Its data comes or is taken in bursts.
-        Room::Usual if bottleneck.waits >= MIN_MENTIONED => format!(
+        // Its data comes or is taken in bursts, unless whoever it waits for waits for a processor, as it does.
+        Room::Usual if bottleneck.waits >= MIN_MENTIONED && bottleneck.delay.is_none() => format!(
             " A larger pipe may help, too: it waits on pipes {} of the time.",
             percent(bottleneck.waits)
         ),

@@ -12,6 +12,7 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::process::{Pid, getpid};
 
 use super::members::Members;
+use crate::profile::attribution::StackSample;
 use crate::profile::perf::{PerfSampler, Sampling, SamplingError};
 use crate::profile::record::{Losses, Status};
 use pipespeed_base::interrupt::Interrupt;
@@ -150,26 +151,28 @@ impl Running {
         while !has_ended && interrupted.is_none() && Instant::now() < end {
             let until = (Instant::now() + pause).min(phase_end).min(end);
             has_ended = self.wait(until, interrupt)?;
+            let is_phase_over = Instant::now() >= phase_end;
+            let samples = self.stop_sampling(is_phase_over && is_sampled)?;
             let began = own_time();
             self.others.update(&Proc::default());
             self.members.look();
-            if let Some(probe) = &mut self.probe {
-                probe.read();
-            }
             let cost = own_time().saturating_sub(began);
             pause = (pause * 5 / 4).min(MAX_PAUSE).max(cost * SHARE_OF_LOOKS);
-            if Instant::now() >= phase_end {
-                self.end_phase(is_sampled)?;
-                is_sampled = !is_sampled && self.probe.is_some();
+            if is_phase_over {
+                self.end_phase(is_sampled, samples);
+                is_sampled = !is_sampled && self.resume_sampling()?;
                 phase_end = Instant::now() + PHASE;
+            } else if let Some(probe) = &mut self.probe {
+                probe.read();
             }
             self.reap();
             // A terminal sends Ctrl-C to all processes, and the command may end first.
             interrupted = interrupt.signal();
         }
         let wall = self.started.elapsed();
-        self.members.end_phase(is_sampled);
-        self.stop_sampling()?;
+        let samples = self.stop_sampling(is_sampled)?;
+        self.members.look();
+        self.end_phase(is_sampled, samples);
         let mut status = None;
         let mut left = 0;
         let mut helpers = self.members.helpers();
@@ -209,15 +212,19 @@ impl Running {
         reap_others(&Proc::default(), Pid::from_child(&self.child), &self.others);
     }
 
-    /// Ends a phase and starts one of the other kind.
-    fn end_phase(&mut self, is_sampled: bool) -> io::Result<()> {
+    /// Ends a phase with the samples that were taken in it.
+    fn end_phase(&mut self, is_sampled: bool, samples: Vec<(u64, usize, StackSample)>) {
         self.members.end_phase(is_sampled);
-        if is_sampled {
-            return self.stop_sampling();
+        match &self.probe {
+            Some(probe) => self.members.add_samples(samples, &probe.owners),
+            None => self.members.forget_ended(),
         }
+    }
+
+    /// Starts to sample again, where that is possible. Returns whether it is.
+    fn resume_sampling(&mut self) -> io::Result<bool> {
         let Some(probe) = &mut self.probe else {
-            self.members.forget_ended();
-            return Ok(());
+            return Ok(false);
         };
         probe.resume()?;
         // No forks and exits are recorded while the events are disabled.
@@ -228,16 +235,14 @@ impl Running {
             let threads = threads.into_iter().map(|tid| tid as u32);
             probe.owners.adopt(0, pid as u32, threads);
         }
-        Ok(())
+        Ok(true)
     }
 
-    /// Stops sampling, and takes the samples since the last call.
-    fn stop_sampling(&mut self) -> io::Result<()> {
-        if let Some(probe) = &mut self.probe {
-            let samples = probe.stop()?;
-            self.members.add_samples(samples, &probe.owners);
-        }
-        Ok(())
+    /// Stops sampling, if `is_over`, and returns the samples since it was resumed. The look that follows finds
+    /// all that were sampled and still live: a look that began before may have taken long.
+    fn stop_sampling(&mut self, is_over: bool) -> io::Result<Vec<(u64, usize, StackSample)>> {
+        let probe = self.probe.as_mut().filter(|_| is_over);
+        probe.map_or(Ok(Vec::new()), PerfSampler::stop)
     }
 
     /// Waits for the end of the command or a signal, at most until `until`. Returns whether

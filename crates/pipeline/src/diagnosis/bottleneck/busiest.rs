@@ -2,7 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use super::{Candidate, LinkSide, MIN_EVER, MIN_LEAD, Process, awake_of, is_busy, shares_of};
+use super::{
+    Candidate, LinkSide, MIN_EVER, MIN_LEAD, MIN_TURNS, Process, awake_of, is_busy, shares_of,
+};
 use crate::proc::LinkId;
 
 /// The stage that runs for most of the time while all others wait for it: those before it for room, those
@@ -33,10 +35,25 @@ fn waits_for(other: &Candidate<'_>, busy: &Candidate<'_>) -> bool {
         (false, true) => (input, room),
         (true, true) | (false, false) => (1.0, 0.0),
     };
-    let [own, most] = [other, busy].map(|candidate| shares_of(candidate.stage).runs);
-    let is_outrun = awake_of(other.stage) <= 1.0 - MIN_EVER && own <= most - MIN_LEAD;
     let waits_more = 1.0 - other.waits <= awake_of(busy.stage) - MIN_LEAD;
-    more > less && waits_more || more >= less && never_waits(busy) && is_outrun
+    let is_outrun = awake_of(other.stage) <= 1.0 - MIN_EVER && runs_longer(busy, other);
+    more > less && waits_more
+        || more >= less && never_waits(busy) && is_outrun
+        || more + MIN_EVER >= less && outruns(busy, other)
+}
+
+/// Whether a stage runs for longer than another one.
+fn runs_longer(one: &Candidate<'_>, other: &Candidate<'_>) -> bool {
+    shares_of(other.stage).runs <= shares_of(one.stage).runs - MIN_LEAD
+}
+
+/// Whether a stage runs nearly all the time, and longer than another one, which waits for a processor when it
+/// does not run: whatever that one did faster, this one would gain hardly anything.
+pub(super) fn outruns(one: &Candidate<'_>, other: &Candidate<'_>) -> bool {
+    one.waits < MIN_TURNS
+        && shares_of(one.stage).runs >= 1.0 - MIN_LEAD
+        && !one.stage.has_vain_calls
+        && runs_longer(one, other)
 }
 
 /// Whether a stage always has input and room, and works on it. One that asks again and again for what is not

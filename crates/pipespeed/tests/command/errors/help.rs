@@ -1,5 +1,7 @@
 //! Help, version, manual page and completions, all made from one definition.
 
+use std::fs;
+
 use crate::common::terminal::Terminal;
 use crate::common::{fits, pipespeed, run_alone, says};
 
@@ -152,6 +154,18 @@ fn errors_and_lists_are_broken_between_words() {
 fn manual_page_and_completions_are_made_of_the_same_options() {
     let option = "write-with-vmsplice";
     assert!(output("man").starts_with(".ie "));
+    let directory = tempfile::tempdir().unwrap();
+    let pages = directory.path().join("man1");
+    assert_eq!(output(&format!("man --dir {}", pages.display())), "");
+    for name in COMMANDS {
+        let page = fs::read_to_string(pages.join(format!("pipespeed-{name}.1"))).unwrap();
+        assert!(page.contains(&format!("pipespeed\\-{name}")), "{page}");
+    }
+    let page = fs::read_to_string(pages.join("pipespeed.1")).unwrap();
+    assert!(page.contains("pipespeed\\-boost(1)"), "{page}");
+    let refused = run_alone(pipespeed("man --dir /proc/here"));
+    refused.assert_ended(1, "");
+    says(&refused.err, &["--dir: can't write to /proc/here"]);
     for shell in ["bash", "zsh", "fish"] {
         let script = output(&format!("completions {shell}"));
         assert!(script.contains(option), "{shell}");

@@ -86,6 +86,21 @@ fn stage_that_never_waits_on_pipes_is_the_bottleneck_whoever_else_is_queued() {
     }
 }
 
+/// `openssl enc </dev/zero | cat | wc -c` on two processors: without cat it is as fast.
+#[test]
+fn stage_that_runs_all_the_time_is_named_before_one_that_is_queued() {
+    let (cat, wc) = ((0.57, 0.38, 0.02, 0.03), (0.3, 0.2, 0.0, 0.5));
+    let findings = on_busy_processors(&[(0.91, 0.03, 0.06, 0.0), cat, wc]);
+    assert_eq!(only_pace(&findings).stage.pid, 1);
+    // Held up for longer, it would gain from a faster cat.
+    let findings = on_busy_processors(&[(0.7, 0.02, 0.28, 0.0), cat, wc]);
+    let named = findings.iter().find_map(|finding| match finding {
+        Finding::Bottleneck(bottleneck) => Some(bottleneck.stage.pid),
+        _ => None,
+    });
+    assert_ne!(named, Some(1), "{findings:?}");
+}
+
 #[test]
 fn stage_that_uses_up_its_quota_is_the_bottleneck() {
     let quota = |processors, throttled| {

@@ -122,7 +122,10 @@ fn short_lived_processes_count_as_their_shells_stage() {
     // Most of its running time is that of processes that were not seen; getrusage(2) has all.
     let all = number(&pipeline["cpu_s"]);
     let shown = number(&shell["cpu_s"]);
-    assert!((shown / all - 1.0).abs() < 0.2, "{shown} of {all}");
+    assert!(
+        (shown / all - 1.0).abs() < 0.2,
+        "{shown} of {all}: {pipeline:#}"
+    );
 }
 
 #[test]
