@@ -189,16 +189,6 @@ pub fn prometheus_of_run(run: &Run) -> String {
             metrics.add_ratio(&compared, ratio);
         }
     }
-    if let Some(control) = &run.null_control
-        && let Some(ratio) = &control.ratio
-    {
-        let labels = [
-            ("suite", suite),
-            ("case", &*control.twin),
-            ("compared_with", &*control.case),
-        ];
-        metrics.add_ratio(&labels, ratio);
-    }
     metrics.text()
 }
 
@@ -213,9 +203,9 @@ pub fn prometheus_of_latency(record: &LatencyRecord) -> String {
         };
         let size = case.size.to_string();
         let mode = match &case.mode {
-            ExchangeMode::Closed => "closed",
-            ExchangeMode::Open(_) => "open",
-            ExchangeMode::Naive(naive) => naive.name(),
+            ExchangeMode::Closed => "closed".to_owned(),
+            ExchangeMode::Open(rate) => format!("open at {rate}/s"),
+            ExchangeMode::Naive(naive) => naive.name().to_owned(),
         };
         for (percentile, estimate) in [
             ("50", &summary.p50_us),
@@ -226,7 +216,7 @@ pub fn prometheus_of_latency(record: &LatencyRecord) -> String {
             let labels = [
                 ("channel", case.channel.name()),
                 ("size", &*size),
-                ("mode", mode),
+                ("mode", &*mode),
                 ("percentile", percentile),
             ];
             let helps = [
@@ -265,8 +255,9 @@ pub fn prometheus_of_doctor(
     header: &RecordHeader,
     observation: &Observation,
     findings: &[Finding],
+    is_complete: bool,
 ) -> String {
-    let mut metrics = Metrics::new(header, "doctor", 0, true);
+    let mut metrics = Metrics::new(header, "doctor", 0, is_complete);
     let found = verdict(findings).0;
     for severity in Severity::values() {
         metrics.add(
@@ -294,11 +285,18 @@ pub fn prometheus_of_doctor(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use itertools::Itertools;
     use pipespeed_measure::fixtures;
+    use pipespeed_measure::record::CaseResult;
 
     #[test]
     fn a_case_has_its_rate_in_bytes_and_one_verdict() {
-        let run = fixtures::ladder();
+        let mut run = fixtures::ladder();
+        // As in a real run, the control is one of the cases.
+        fixtures::set_control(&mut run, fixtures::ratio(1.01));
+        let twin = run.null_control.as_ref().unwrap().twin.clone();
+        let control = run.cases.iter_mut().find(|case| case.name == twin);
+        control.unwrap().ratio = Some(fixtures::ratio(1.01));
         let text = prometheus_of_run(&run);
         let summary = run.cases[0].summary.as_ref().unwrap();
         let rate = summary.gib_per_s.median * GIB;
@@ -314,12 +312,15 @@ mod tests {
                 assert_eq!(text.matches(&about).count(), 1, "{line}");
             }
         }
-        let compared = run.cases.iter().filter(|case| case.ratio.is_some()).count();
-        let controls = usize::from(run.null_control.is_some());
+        let compared = |case: &&CaseResult| case.ratio.is_some() && case.compared_with.is_some();
+        let compared = run.cases.iter().filter(compared).count();
+        let series = text.lines().filter_map(|line| line.rsplit_once(' '));
+        let series: Vec<&str> = series.map(|(series, _)| series).collect();
+        assert!(series.iter().all_unique(), "{text}");
         let verdicts = text
             .lines()
             .filter(|line| line.starts_with("pipespeed_case_verdict{") && line.ends_with(" 1"));
-        assert_eq!(verdicts.count(), compared + controls);
+        assert_eq!(verdicts.count(), compared);
     }
 
     #[test]

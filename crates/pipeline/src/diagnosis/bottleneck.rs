@@ -478,15 +478,15 @@ fn clearest<'c, 'a>(
     // Who never waits on a pipe loses nothing by what the others wait for.
     let takes_turns = best.waits >= MIN_TURNS && shares_its_wait(best.stage, stages);
     let mut others = candidates.iter();
-    let lacks_time = |one: &Candidate<'_>| shares_of(one.stage).queued >= MIN_LACKING;
-    let lacks_only_time = |one: &Candidate<'_>| one.waits < MIN_TURNS && lacks_time(one);
+    let lacks_only_time =
+        |one: &Candidate<'_>| one.waits < MIN_TURNS && shares_of(one.stage).queued >= MIN_LACKING;
     // Another one always has input and room, while this one often does nothing.
     let is_outworked = awake_of(best.stage) <= 1.0 - MIN_EVER
         && others.clone().any(|other| {
             let is_other = !std::ptr::eq(other, best);
             is_other && never_waits(other) && !never_waits(best)
         });
-    let is_outrun = lacks_time(best) && others.clone().any(|other| outruns(other, best));
+    let is_outrun = others.clone().any(|other| outruns(other, best));
     // Each of both would be faster with the processor of the other one.
     let has_equal = lacks_only_time(best)
         && others.any(|other| !std::ptr::eq(other, best) && lacks_only_time(other));

@@ -133,14 +133,16 @@ fn behind(observation: &Observation, first: &Observed) -> BTreeSet<i32> {
     let mut behind = BTreeSet::from([first.process.id.pid]);
     loop {
         let waits = |process: &&Observed| {
-            let starved = process.on.iter().filter(|on| {
-                on.side == LinkSide::Input && on.share >= MIN_STARVED && !on.pipe.is_direction()
-            });
-            starved.into_iter().any(|on| {
-                let mut writers = observation.holders(on.pipe, LinkSide::Room).peekable();
-                writers.peek().is_some()
-                    && writers.all(|writer| behind.contains(&writer.process.id.pid))
-            })
+            let mut inputs = process.on.iter().filter(|on| on.side == LinkSide::Input);
+            let is_starved = inputs.clone().any(|on| on.share >= MIN_STARVED);
+            // What polls may go on by another one, or by a timer.
+            process.polled.is_empty()
+                && is_starved
+                && inputs.all(|on| {
+                    let mut writers = observation.holders(on.pipe, LinkSide::Room).peekable();
+                    writers.peek().is_some()
+                        && writers.all(|writer| behind.contains(&writer.process.id.pid))
+                })
         };
         let more: Vec<i32> = observation
             .living()

@@ -245,7 +245,10 @@ impl Doctor<'_> {
         };
         self.files.save(|option| {
             Ok(match option {
-                "--prometheus" => prometheus_of_doctor(&record.header, observation, findings),
+                "--prometheus" => {
+                    let is_complete = self.interrupt.signal().is_none();
+                    prometheus_of_doctor(&record.header, observation, findings, is_complete)
+                }
                 _ => to_json(&record),
             })
         })

@@ -282,7 +282,7 @@ impl SavedFiles {
     /// metrics. Ignores failures:
     /// [`save`](Self::save) tries again.
     pub(super) fn save_round(&self, text: impl Fn(&str) -> anyhow::Result<String>) {
-        // A collector that reads a file at any time reads that of a complete run.
+        // A collector that reads a file at any time reads that of the run before until this one is over.
         let is_saved = |(option, file): &&(&str, Destination)| {
             !matches!(*option, "--chart" | "--prometheus") && file.is_regular()
         };

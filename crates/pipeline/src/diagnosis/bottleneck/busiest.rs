@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 
 use super::{
-    Candidate, LinkSide, MIN_EVER, MIN_LEAD, MIN_TURNS, Process, awake_of, is_busy, shares_of,
+    Candidate, LinkSide, MIN_EVER, MIN_LACKING, MIN_LEAD, MIN_TURNS, Process, awake_of, is_busy,
+    shares_of,
 };
 use crate::proc::LinkId;
 
@@ -47,12 +48,13 @@ fn runs_longer(one: &Candidate<'_>, other: &Candidate<'_>) -> bool {
     shares_of(other.stage).runs <= shares_of(one.stage).runs - MIN_LEAD
 }
 
-/// Whether a stage runs nearly all the time, and longer than another one, which waits for a processor when it
-/// does not run: whatever that one did faster, this one would gain hardly anything.
+/// Whether a stage runs nearly all the time, and longer than another one, which often waits for a
+/// processor instead: whatever that one did faster, this one would gain hardly anything.
 pub(super) fn outruns(one: &Candidate<'_>, other: &Candidate<'_>) -> bool {
     one.waits < MIN_TURNS
         && shares_of(one.stage).runs >= 1.0 - MIN_LEAD
         && !one.stage.has_vain_calls
+        && shares_of(other.stage).queued >= MIN_LACKING
         && runs_longer(one, other)
 }
 
