@@ -16,8 +16,9 @@ use rustix::process::{Resource, Signal, kill_process, kill_process_group};
 fn every_cost_has_an_estimate_or_a_reason() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("costs.json");
+    let metrics = directory.path().join("costs.prom");
     let mut command = pipespeed("costs --quick --quiet --json");
-    command.arg(&path);
+    command.arg(&path).arg("--prometheus").arg(&metrics);
     let done = run_alone(command).succeeded();
     assert_eq!(done.err, "");
     says(
@@ -38,6 +39,7 @@ fn every_cost_has_an_estimate_or_a_reason() {
         .iter()
         .filter(|(_, cost)| cost["not_run"].is_object() || cost["estimate"].is_object());
     let mut estimates = 0;
+    let metrics = fs::read_to_string(metrics).unwrap();
     for (name, cost) in costs.clone() {
         if cost["not_run"].is_object() {
             continue;
@@ -46,6 +48,13 @@ fn every_cost_has_an_estimate_or_a_reason() {
         let [low, high] =
             ["low", "high"].map(|end| cost["estimate"]["interval"][end].as_f64().unwrap());
         assert!(low <= median && median <= high, "{name}: {cost}");
+        let sample = format!("pipespeed_cost_seconds{{cost=\"{name}\"}} ");
+        let sample = metrics.lines().find_map(|line| line.strip_prefix(&sample));
+        let seconds: f64 = sample.unwrap().parse().unwrap();
+        assert!(
+            (seconds / (median * 1e-9) - 1.0).abs() < 1e-9,
+            "{name}: {cost}"
+        );
         estimates += 1;
     }
     assert_eq!(costs.count(), 18);

@@ -110,6 +110,8 @@ fn masked(text: &str) -> String {
         // On a busy machine it waits for a processor.
         let words = plain.replace("probably ", "");
         let words = words.replace(" (waits for a processor)", "");
+        // A second may last a tenth longer there.
+        let words = words.replace("last second", "last 1 s");
         let mut words: Vec<String> = words.split_whitespace().map(mask).collect();
         // In colour, only the first cell of each part has a letter.
         words.dedup_by(|a, b| a == "BAR" && b == "BAR");
