@@ -28,7 +28,7 @@ pub fn man(directory: Option<&Path>) -> anyhow::Result<()> {
     if let Some(directory) = directory {
         let written = fs::create_dir_all(directory)
             .and_then(|()| clap_mangen::generate_to(command, directory));
-        return written.with_context(|| format!("--dir: can't write to {}", directory.display()));
+        return written.with_context(|| format!("--dir: cannot write {}", directory.display()));
     }
     let mut page = Vec::new();
     let mut command = command;

@@ -165,7 +165,7 @@ fn manual_page_and_completions_are_made_of_the_same_options() {
     assert!(page.contains("pipespeed\\-boost(1)"), "{page}");
     let refused = run_alone(pipespeed("man --dir /proc/here"));
     refused.assert_ended(1, "");
-    says(&refused.err, &["--dir: can't write to /proc/here"]);
+    says(&refused.err, &["--dir: cannot write /proc/here"]);
     for shell in ["bash", "zsh", "fish"] {
         let script = output(&format!("completions {shell}"));
         assert!(script.contains(option), "{shell}");
