@@ -273,6 +273,13 @@ fn pipes_that_are_never_full_are_no_cause() {
     };
     assert!(starved(Room::Usual).contains("A larger pipe may help"));
     assert!(!starved(Room::NeverFull).contains("arger pipe"));
+    // It waits for those that share its processor.
+    let queued = text(|bottleneck| {
+        (bottleneck.shares.runs, bottleneck.waits) = (0.8, 0.2);
+        bottleneck.room = Room::Usual;
+        bottleneck.delay = Some(Delay::Unknown);
+    });
+    assert!(!queued.contains("arger pipe"), "{queued}");
 }
 
 #[test]
