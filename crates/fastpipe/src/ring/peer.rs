@@ -66,6 +66,21 @@ impl Peer {
         }
     }
 
+    /// The process that `pidfd` refers to (pidfd_open(2), clone(2)).
+    ///
+    /// # Errors
+    /// `InvalidInput` if it is not a pidfd, or /proc is not mounted, which would tell.
+    pub fn process(pidfd: OwnedFd) -> io::Result<Self> {
+        if !Self::is_pidfd(&pidfd) {
+            let reason = "not a pidfd, as far as /proc tells";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, reason));
+        }
+        Ok(Peer {
+            pidfd: Some(pidfd),
+            socket: None,
+        })
+    }
+
     /// The process at the other end of `stream`. It counts as dead when all its
     /// descriptors of the stream are closed, or the stream is shut down in both
     /// directions. Keeps a duplicate of `stream`.
@@ -188,6 +203,26 @@ mod tests {
         assert!(Peer::is_pidfd(&own));
         let peer = Peer::handed_over(Some(own), &mine).unwrap();
         assert!(!peer.is_stopped());
+    }
+
+    #[test]
+    fn a_process_is_watched_by_its_pidfd() {
+        let file = std::fs::File::open("/dev/null").unwrap();
+        let refused = Peer::process(file.into()).unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::InvalidInput);
+        let mut child = std::process::Command::new("sleep")
+            .arg("60")
+            .spawn()
+            .unwrap();
+        let Ok(pidfd) = pidfd_open(Pid::from_child(&child), PidfdFlags::empty()) else {
+            child.kill().unwrap();
+            return skip("no pidfd_open here");
+        };
+        let peer = Peer::process(pidfd).unwrap();
+        assert!(!peer.is_dead());
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(peer.is_dead());
     }
 
     #[test]
