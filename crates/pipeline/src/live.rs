@@ -160,23 +160,24 @@ impl<'a> Live<'a> {
         let start = own_time();
         self.steps = self.steps.wrapping_add(1);
         let mut examined = 0;
+        let mut batch = Vec::new();
         for nth in 0..count {
             let at = (self.next_stage + nth) % count;
             let (id, is_active) = self.stages[at];
             if !is_active && !(self.steps + at).is_multiple_of(IDLE_SAMPLES) {
                 continue;
             }
-            if let Some(tally) = self.observer.tallies.get_mut(&id) {
-                examined += tally.sample(self.observer.proc, &self.observer.fd_budget);
-            }
+            examined += self.observer.look_at(id, &mut batch);
             if examined >= BATCH {
                 examined = 0;
+                self.observer.count(&mut batch);
                 if own_time() - start > MAX_SAMPLE {
                     self.next_stage = (at + 1) % count;
                     break;
                 }
             }
         }
+        self.observer.count(&mut batch);
     }
 
     /// When the next moment is due: a second after the last one, or later if that was

@@ -199,6 +199,9 @@ impl Observer<'_> {
             if let Some(process) = self.scanner.graph.processes.get(&id.pid)
                 && process.id == id
             {
+                if !tally.process.ends.iter().eq(process.ends.iter()) {
+                    tally.reexamine();
+                }
                 tally.process = process.clone();
                 tally.may_have_changed = false;
             }
@@ -298,10 +301,35 @@ impl Observer<'_> {
     pub(crate) fn sample_all(&mut self) {
         for tally in self.tallies.values_mut() {
             if self.scanner.graph.is_running(tally.process.id) {
-                tally.sample(self.proc, &self.fd_budget);
+                tally.look(self.proc, &self.fd_budget);
             }
         }
+        for tally in self.tallies.values_mut() {
+            tally.count(self.proc, &self.fd_budget);
+        }
         self.complete();
+    }
+
+    /// Examines the threads of a process, which is to be counted with the others of this batch. Returns
+    /// how many.
+    pub(crate) fn look_at(&mut self, id: ProcessId, batch: &mut Vec<ProcessId>) -> usize {
+        let Some(tally) = self.tallies.get_mut(&id) else {
+            return 0;
+        };
+        batch.push(id);
+        tally.look(self.proc, &self.fd_budget)
+    }
+
+    /// Counts what was seen of these processes. Returns of how many the children are to be sampled.
+    pub(crate) fn count(&mut self, batch: &mut Vec<ProcessId>) -> u32 {
+        let mut children_due = 0;
+        for id in batch.drain(..) {
+            if let Some(tally) = self.tallies.get_mut(&id) {
+                tally.count(self.proc, &self.fd_budget);
+                children_due += u32::from(tally.is_children_due());
+            }
+        }
+        children_due
     }
 
     /// Does what is due after samples.
@@ -309,6 +337,10 @@ impl Observer<'_> {
         let tallies = self.tallies.values();
         let due = tallies.filter(|tally| tally.is_children_due()).count();
         let start = own_time();
+        // As soon after their parents as possible.
+        for tally in self.tallies.values_mut() {
+            tally.sample_children(self.proc);
+        }
         for tally in self.tallies.values_mut() {
             tally.complete(self.proc, &self.fd_budget);
         }
@@ -327,25 +359,28 @@ impl Observer<'_> {
             .sampled
             .take()
             .map_or(Bound::Unbounded, Bound::Excluded);
-        let rest = self.tallies.range_mut((after, Bound::Unbounded));
+        let rest = self.tallies.range((after, Bound::Unbounded));
+        let rest: Vec<ProcessId> = rest.map(|(id, _)| *id).collect();
         let mut examined = 0;
         let mut children_due = 0;
-        for (id, tally) in rest {
-            let is_due = with_neighbours || self.asked.contains(id);
+        let mut batch = Vec::new();
+        for id in rest {
+            let is_due = with_neighbours || self.asked.contains(&id);
             examined += 1;
-            if is_due && self.scanner.graph.is_running(*id) {
-                examined += tally.sample(self.proc, &self.fd_budget);
-                children_due += u32::from(tally.is_children_due());
+            if is_due && self.scanner.graph.is_running(id) {
+                examined += self.look_at(id, &mut batch);
             }
             if examined >= BATCH {
                 examined = 0;
+                children_due += self.count(&mut batch);
                 let later = self.children_time * children_due;
                 if own_time() - start + later > self.max_sample {
-                    self.sampled = Some(*id);
+                    self.sampled = Some(id);
                     break;
                 }
             }
         }
+        self.count(&mut batch);
         self.complete();
     }
 

@@ -19,7 +19,7 @@ use crate::proc::ProcessId;
 use crate::proc::files::FdBudget;
 use crate::sample::Shares;
 use crate::sample::tally::{self, Tally};
-use crate::wait::ThreadState;
+use crate::wait::{BlockedOn, ThreadState};
 
 /// Processes in a group of their own, which are killed when this is dropped.
 struct Group(Vec<Child>);
@@ -215,6 +215,37 @@ fn a_kernel_that_counts_no_turns_changes_nothing() {
         assert_eq!(tally.sample(&proc, &fd_budget), 1);
     }
     assert_eq!((tally.counts.samples, tally.has_ended), (2, false));
+}
+
+#[test]
+fn a_sleeper_is_examined_again_once_a_new_end_is_known() {
+    let root = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: &str| {
+        let path = root.path().join("proc/7").join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    };
+    let stat = "7 (x) S 1 1 1 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 1 0";
+    file("stat", stat);
+    file("task/7/stat", stat);
+    file("task/7/wchan", "anon_pipe_read");
+    file("task/7/schedstat", "10 10 3");
+    let proc = Proc::below(pipespeed_host::Root(root.path().to_owned()));
+    let process = crate::fixtures::process(7, "x", Vec::new());
+    let fd_budget = FdBudget::new();
+    let mut tally = Tally::new(&proc, process, true, &fd_budget);
+    let waits_on_pipe = |tally: &mut Tally| {
+        tally.sample(&proc, &fd_budget);
+        let threads = tally.threads();
+        let is_frozen = !tally.may_have_changed;
+        let is_on_pipe = matches!(threads[..], [ThreadState::Waiting(BlockedOn::Pipes { .. })]);
+        (is_on_pipe, is_frozen)
+    };
+    assert_eq!(waits_on_pipe(&mut tally), (false, true));
+    tally.process.ends = vec![crate::fixtures::reads(0, 5)].into();
+    assert_eq!(waits_on_pipe(&mut tally), (false, true));
+    tally.reexamine();
+    assert_eq!(waits_on_pipe(&mut tally), (true, true));
 }
 
 #[test]

@@ -77,6 +77,8 @@ pub(super) struct WatchedThread {
     /// How often it had got a processor when its state was read.
     pub(super) turns: Option<u64>,
     pub(super) seen: Option<ThreadSample>,
+    /// Whether that is to be read again, even if it has been asleep since.
+    pub(super) is_outdated: bool,
     /// When it was last seen to have run.
     pub(super) ran_at: Instant,
     /// When it was first seen awake with these counts, which have not changed since.
@@ -94,6 +96,7 @@ impl WatchedThread {
             files: ThreadFiles::new(tid),
             turns: None,
             seen: None,
+            is_outdated: false,
             ran_at: Instant::now(),
             awake: None,
             first: None,
@@ -150,7 +153,8 @@ impl WatchedThread {
         let has_slept = turns > 0 && self.turns == Some(turns);
         let is_awake =
             |seen: &ThreadSample| matches!(seen.state, ThreadState::Working | ThreadState::Disk);
-        if has_slept && self.seen.as_ref().is_some_and(|seen| !is_awake(seen)) {
+        let is_outdated = std::mem::take(&mut self.is_outdated);
+        if has_slept && !is_outdated && self.seen.as_ref().is_some_and(|seen| !is_awake(seen)) {
             return Some(false);
         }
         // Most processes are asleep all the time, and their files are read once.

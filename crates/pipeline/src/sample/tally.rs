@@ -42,6 +42,7 @@ pub(crate) struct Tally {
     has_run: bool,
     /// The number of its descriptors when it was last seen to have run.
     descriptors: Option<u64>,
+    looked: Option<Looked>,
     due: Due,
     pub(crate) counts: StateCounts,
     pub(crate) children: ChildTally,
@@ -58,6 +59,15 @@ pub(crate) struct Tally {
     pub(crate) hides_calls: bool,
     first: (Instant, Counters),
     last: (Instant, Counters),
+}
+
+/// What was seen of the threads, and is not counted yet.
+#[derive(Debug, Clone, Copy)]
+struct Looked {
+    /// How many threads there were before.
+    threads: usize,
+    /// Whether one may have run.
+    has_run: bool,
 }
 
 /// What is to be done after a sample.
@@ -93,6 +103,7 @@ impl Tally {
             may_have_changed: false,
             has_run: false,
             descriptors: None,
+            looked: None,
             due: Due::default(),
             counts: StateCounts::default(),
             thread: None,
@@ -165,9 +176,19 @@ impl Tally {
         self.counts.opens_files |= before.is_some_and(|before| before != now);
     }
 
-    /// Examines its threads, of many only some. Returns how many. [`complete`](Self::complete) does the
-    /// rest, once all processes were examined.
+    /// Takes one sample: see [`look`](Self::look) and [`count`](Self::count). Returns how many threads it
+    /// examined.
     pub(crate) fn sample(&mut self, proc: &Proc, fd_budget: &FdBudget) -> usize {
+        let examined = self.look(proc, fd_budget);
+        self.count(proc, fd_budget);
+        examined
+    }
+
+    /// Examines its threads, of many only some, and does nothing else. Returns how many. To be followed by
+    /// [`count`](Self::count), once all processes were examined: a stage that loses its processor to the
+    /// observer lets a pipe run full or empty, and the next stage would be seen waiting. After 0.3 ms a
+    /// writer that waits for room for 4 % of its waits was seen to do so for 17 %.
+    pub(crate) fn look(&mut self, proc: &Proc, fd_budget: &FdBudget) -> usize {
         if self.has_ended {
             return 0;
         }
@@ -189,16 +210,36 @@ impl Tally {
             has_run |= seen.unwrap_or(true);
             seen.is_some()
         });
+        self.watches = watches;
+        self.next = first.wrapping_add(MAX_THREADS);
+        self.looked = Some(Looked {
+            threads: before,
+            has_run,
+        });
+        examined
+    }
+
+    /// Counts what [`look`](Self::look) has seen. [`sample_children`](Self::sample_children) and
+    /// [`complete`](Self::complete) do the rest.
+    pub(crate) fn count(&mut self, proc: &Proc, fd_budget: &FdBudget) {
+        let Some(Looked {
+            threads: before,
+            has_run,
+        }) = self.looked.take()
+        else {
+            return;
+        };
+        let mut watches = std::mem::take(&mut self.watches);
+        let at = self.at(proc, fd_budget);
         // Only a thread that runs starts another one.
         if has_run && (watches.len() < before || at.files.thread_count() != Some(before)) {
-            add_threads(&at, ends, &mut watches);
+            add_threads(&at, &self.process.ends, &mut watches);
         }
         let stamp = has_run.then(|| at.files.fd_table_stamp()).flatten();
         self.watches = watches;
         if let Some(now) = stamp {
             self.count_descriptors(now.count);
         }
-        self.next = first.wrapping_add(MAX_THREADS);
         let id = self.process.id;
         if self.watches.is_empty() {
             let now = proc.stat(id.pid).filter(|now| now.start == id.start);
@@ -255,24 +296,30 @@ impl Tally {
             self.directory = None;
             self.watches.clear();
         }
-        examined
     }
 
-    /// Samples the children for which it waits and reads its counters, where that is due after a sample.
-    /// Not part of a sample, because it takes long. A stage that loses its processor to it may let a pipe
-    /// run empty, and the next stage would be seen waiting.
-    pub(crate) fn complete(&mut self, proc: &Proc, fd_budget: &FdBudget) {
-        let due = std::mem::take(&mut self.due);
-        if self.has_ended {
-            return;
-        }
-        if due.children {
+    /// Samples the children for which it waits, where that is due after a sample.
+    pub(crate) fn sample_children(&mut self, proc: &Proc) {
+        if std::mem::take(&mut self.due.children) && !self.has_ended {
             let seen = self.watches.iter().filter_map(|watch| watch.seen.as_ref());
             let states: Vec<&ThreadState> = seen.map(|seen| &seen.state).collect();
             self.children.sample(proc, &self.process, &states);
         }
-        if due.counters {
+    }
+
+    /// Samples its children and reads its counters, where that is due after a sample.
+    pub(crate) fn complete(&mut self, proc: &Proc, fd_budget: &FdBudget) {
+        self.sample_children(proc);
+        if std::mem::take(&mut self.due.counters) && !self.has_ended {
             self.update(proc, fd_budget);
+        }
+    }
+
+    /// Examines its sleeping threads again in the next sample, since they may wait on an end that was not
+    /// known, as that of a new connection.
+    pub(crate) fn reexamine(&mut self) {
+        for watch in &mut self.watches {
+            watch.is_outdated = true;
         }
     }
 

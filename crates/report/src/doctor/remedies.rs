@@ -7,6 +7,7 @@ use pipespeed_pipeline::proc::{Language, LinkId};
 use pipespeed_pipeline::sample::Observed;
 
 use super::names::{full, stream, written_as};
+use super::verdict::working_child;
 use crate::format::list;
 
 /// A reader that waits for input for this share of the time reads that.
@@ -246,6 +247,13 @@ pub(super) fn leaked(
         Language::Java => " Or waitFor() and read what is there.",
         _ => "",
     };
+    if let Some((child, _)) = working_child(observation, leaked) {
+        return format!(
+            "If {} is to write there once {child} has ended, wait for that. If not: start it without the \
+             descriptor ('{1}>&-' or '{1}>/dev/null' in a shell).{wait}",
+            leaked.holder.name, leaked.fd
+        );
+    }
     format!(
         "Remedy: unless it is to write there, start it without the descriptor ('{0}>&-' or \
          '{0}>/dev/null' in a shell), or end it.{wait}",

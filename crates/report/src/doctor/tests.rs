@@ -213,6 +213,39 @@ fn a_stray_write_end_is_named_with_its_descriptor() {
 }
 
 #[test]
+fn who_keeps_a_write_end_while_a_child_works_is_waited_for() {
+    let of = |process: Process| Process {
+        parent: 42,
+        ..process
+    };
+    let shown = |share: f64| {
+        screen(
+            vec![
+                frozen(process(41, "cat", vec![reads(0, 7)]), on_input(7)),
+                frozen(
+                    process(42, "bash", vec![writes(1, 7)]),
+                    ThreadState::Waiting(BlockedOn::Child(None)),
+                ),
+                busy(of(process(43, "sha1sum", Vec::new())), share, 0.0, 0.0),
+            ],
+            |_| {},
+        )
+    };
+    let (works, idle) = (shown(0.98), shown(0.1));
+    assert!(works.starts_with("WAITING FOR an end of file"), "{works}");
+    let works = works.split_whitespace().collect::<Vec<&str>>().join(" ");
+    let child = "sha1sum (pid 43)";
+    let cause = format!("but {child}, for which bash waits, works 98 % of the time.");
+    assert!(works.contains(&cause), "{works}");
+    let advice = format!("If bash is to write there once {child} has ended, wait for that.");
+    assert!(works.contains(&advice), "{works}");
+    assert!(
+        !idle.contains("works") && idle.contains("Remedy: unless it is to write there"),
+        "{idle}"
+    );
+}
+
+#[test]
 fn a_stage_that_waits_for_a_socket_is_not_the_pipes_fault() {
     insta::assert_snapshot!(screen(
         vec![

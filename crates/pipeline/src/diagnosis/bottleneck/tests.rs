@@ -236,6 +236,32 @@ fn stage_that_was_replaced_in_a_loop_is_one_stage() {
 }
 
 #[test]
+fn of_stages_that_ended_one_after_the_other_the_longest_stays() {
+    let named = |ended_s: f64| {
+        let mut stages = chain(&[(0.96, 0.0, 0.0), (0.02, 0.0, 0.98)]);
+        let mut later = stages[0].clone();
+        (later.process.id.pid, later.samples) = (7, 60);
+        (later.has_ended, later.age_s, later.counted_s) = (true, 1.0, 0.9);
+        let first = &mut stages[0];
+        (first.has_ended, first.samples) = (true, 50);
+        (first.age_s, first.counted_s) = (1.8, 1.8 - ended_s);
+        stages.push(later);
+        let mut observation = observation(stages);
+        observation.seconds = 2.0;
+        let findings = bottlenecks(&observation, &BTreeSet::new());
+        let findings = findings.iter();
+        let named = findings.filter_map(|finding| match finding {
+            Finding::Bottleneck(bottleneck) => Some(bottleneck.stage.pid),
+            _ => None,
+        });
+        named.collect::<Vec<i32>>()
+    };
+    assert_eq!(named(1.0), [7]);
+    // Both ran for half a second.
+    assert!(named(0.5).is_empty());
+}
+
+#[test]
 fn size_of_the_pipes_next_to_the_stage_is_seen() {
     let room_of = |capacity: Option<u64>, read_bytes: u64, reads: u64| {
         let mut observation = observation(chain(&[(0.02, 0.98, 0.0), (1.0, 0.0, 0.0)]));
