@@ -43,6 +43,7 @@ pub struct ReaderBuilder {
     wait: Wait,
     capacity: Option<usize>,
     buffer: usize,
+    interruptible: bool,
 }
 
 impl ReaderBuilder {
@@ -81,6 +82,13 @@ impl ReaderBuilder {
         self
     }
 
+    /// Sets whether a signal, if it is handled, ends a wait with [`io::ErrorKind::Interrupted`]; default
+    /// false: the call goes on. Nothing is lost. Most methods of [`std::io`] ignore that error.
+    pub fn interruptible(mut self, interruptible: bool) -> Self {
+        self.interruptible = interruptible;
+        self
+    }
+
     /// Creates a reader from `fd`: a pipe, or anything else that can be read.
     ///
     /// The buffer is mapped by the first read that needs it.
@@ -100,7 +108,7 @@ impl ReaderBuilder {
 
     fn with<F: AsFd>(self, fd: F) -> Reader<F> {
         Reader {
-            input: Input::new(fd, self.wait),
+            input: Input::new(fd, self.wait).interruptible(self.interruptible),
             size: self.buffer,
             buffer: None,
             start: 0,
@@ -123,7 +131,7 @@ impl ReaderBuilder {
 /// [module](self).
 ///
 /// A read into a caller's buffer at least as large as the internal one bypasses
-/// the latter. Signals do not interrupt a read.
+/// the latter. Signals do not interrupt a read, unless [asked for](ReaderBuilder::interruptible).
 #[derive(Debug)]
 pub struct Reader<F> {
     input: Input<F>,
@@ -143,6 +151,7 @@ impl Reader<OwnedFd> {
             wait: Wait::default(),
             capacity: None,
             buffer: DEFAULT_BUFFER,
+            interruptible: false,
         }
     }
 }

@@ -271,6 +271,8 @@ pub(crate) struct Waiter {
     is_checked: bool,
     /// Attempts after poll(2) that failed, since the last that succeeded.
     futile: u32,
+    /// A handled signal ends a wait.
+    is_interruptible: bool,
 }
 
 impl Waiter {
@@ -280,7 +282,17 @@ impl Waiter {
             backoff: Backoff::new(wait),
             is_checked: false,
             futile: 0,
+            is_interruptible: false,
         }
+    }
+
+    pub(crate) fn set_interruptible(&mut self, interruptible: bool) {
+        self.is_interruptible = interruptible;
+    }
+
+    /// Whether a handled signal ends a wait, with `INTR`.
+    pub(crate) fn is_interruptible(&self) -> bool {
+        self.is_interruptible
     }
 
     pub(crate) fn wait(&self) -> Wait {
@@ -305,7 +317,7 @@ impl Waiter {
                 }
                 self.is_checked = true;
             }
-            poll_each(interests, counts)?;
+            poll_each(interests, counts, self.is_interruptible)?;
         }
         Ok(())
     }
@@ -328,7 +340,9 @@ impl Waiter {
             // `before_attempt` polls.
             Wait::Poll => {}
             // Under `Block` another process made the open file non-blocking.
-            Wait::Block | Wait::Adaptive => poll_each(interests, counts)?,
+            Wait::Block | Wait::Adaptive => {
+                poll_each(interests, counts, self.is_interruptible)?;
+            }
         }
         self.futile += 1;
         if self.futile > MAX_FUTILE_ATTEMPTS {
@@ -370,20 +384,25 @@ pub(crate) fn poll_now(fd: BorrowedFd<'_>, events: PollFlags) -> rustix::io::Res
 /// splice(2) does not say which of its sides would have blocked.
 ///
 /// # Errors
-/// Those of poll(2); the output's error if it fails while the input is awaited.
-fn poll_each(interests: &[Interest<'_>], counts: &mut Counts) -> rustix::io::Result<()> {
+/// Those of poll(2), of which `INTR` only if `interruptible`; the output's error if it fails while the input
+/// is awaited.
+fn poll_each(
+    interests: &[Interest<'_>],
+    counts: &mut Counts,
+    interruptible: bool,
+) -> rustix::io::Result<()> {
     for (n, interest) in interests.iter().enumerate() {
         match (interest, interests.get(n + 1)) {
             (Interest::Readable(input), Some(Interest::Writable(output))) => {
-                poll_input(*input, *output, counts)?;
+                poll_input(*input, *output, counts, interruptible)?;
             }
             (Interest::Readable(fd), _) => {
                 let mut fds = [PollFd::from_borrowed_fd(*fd, PollFlags::IN)];
-                poll_forever(&mut fds, counts)?;
+                poll_up_to(None, &mut fds, counts, interruptible)?;
             }
             (Interest::Writable(fd), _) => {
                 let mut fds = [PollFd::from_borrowed_fd(*fd, PollFlags::OUT)];
-                poll_forever(&mut fds, counts)?;
+                poll_up_to(None, &mut fds, counts, interruptible)?;
             }
         }
     }
@@ -396,6 +415,7 @@ fn poll_input(
     input: BorrowedFd<'_>,
     output: BorrowedFd<'_>,
     counts: &mut Counts,
+    interruptible: bool,
 ) -> rustix::io::Result<()> {
     let mut fds = [
         PollFd::from_borrowed_fd(input, PollFlags::IN),
@@ -407,33 +427,33 @@ fn poll_input(
         tv_nsec: 0,
     };
     loop {
-        poll_up_to(None, &mut fds, counts)?;
+        poll_up_to(None, &mut fds, counts, interruptible)?;
         if !fds[0].revents().is_empty() {
             return Ok(());
         }
         if let Some(errno) = failure_of_output(output, fds[1].revents()) {
             return Err(errno);
         }
-        if poll_up_to(Some(&pause), &mut fds[..1], counts)? > 0 {
+        if poll_up_to(Some(&pause), &mut fds[..1], counts, interruptible)? > 0 {
             return Ok(());
         }
     }
-}
-
-fn poll_forever(fds: &mut [PollFd<'_>], counts: &mut Counts) -> rustix::io::Result<()> {
-    poll_up_to(None, fds, counts).map(drop)
 }
 
 fn poll_up_to(
     limit: Option<&Timespec>,
     fds: &mut [PollFd<'_>],
     counts: &mut Counts,
+    interruptible: bool,
 ) -> rustix::io::Result<usize> {
-    rustix::io::retry_on_intr(|| {
+    loop {
         counts.syscalls += 1;
         counts.polls += 1;
-        poll(fds, limit)
-    })
+        match poll(fds, limit) {
+            Err(Errno::INTR) if !interruptible => {}
+            polled => return polled,
+        }
+    }
 }
 
 /// Returns the error of an output for which poll(2) has `found` POLLERR or POLLHUP;

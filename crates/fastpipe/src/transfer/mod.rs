@@ -136,6 +136,12 @@ impl<F: AsFd> Output<F> {
         }
     }
 
+    /// Lets a handled signal end a wait, with [`io::ErrorKind::Interrupted`]; default false.
+    pub fn interruptible(mut self, interruptible: bool) -> Self {
+        self.waiter.set_interruptible(interruptible);
+        self
+    }
+
     /// Returns the numbers of bytes and system calls so far.
     pub fn counts(&self) -> Counts {
         self.counts
@@ -220,6 +226,12 @@ impl<F: AsFd> Input<F> {
         }
     }
 
+    /// Lets a handled signal end a wait, with [`io::ErrorKind::Interrupted`]; default false.
+    pub fn interruptible(mut self, interruptible: bool) -> Self {
+        self.waiter.set_interruptible(interruptible);
+        self
+    }
+
     /// Makes plain calls to read, which may block, however it waits.
     pub(crate) fn with_plain_reads(mut self) -> Self {
         self.nowait = Nowait::Plain;
@@ -281,7 +293,7 @@ enum Zero {
 ///     attempt (may block only under Wait::Block)
 ///     moved n:      count them
 ///     moved 0:      end of data, or refusal
-///     interrupted:  retry
+///     interrupted:  retry, or fail if asked for
 ///     would block:  wait, or fail under Wait::Never
 ///     other errors: fail
 /// ```
@@ -319,7 +331,7 @@ fn transfer(
                 counts.moving_calls += 1;
                 waiter.record_success();
             }
-            Err(Errno::INTR) => {}
+            Err(Errno::INTR) if !waiter.is_interruptible() => {}
             // EWOULDBLOCK has the same number on Linux.
             Err(Errno::AGAIN) => waiter
                 .would_block(interests, counts)

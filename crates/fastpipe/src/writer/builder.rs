@@ -34,6 +34,7 @@ pub struct WriterBuilder {
     pub(super) max_held: u64,
     pub(super) at_once: bool,
     pub(super) allow_clone: bool,
+    pub(super) interruptible: bool,
 }
 
 impl WriterBuilder {
@@ -48,6 +49,7 @@ impl WriterBuilder {
             max_held: DEFAULT_MAX_HELD,
             at_once: false,
             allow_clone: false,
+            interruptible: false,
         }
     }
 
@@ -129,6 +131,15 @@ impl WriterBuilder {
     /// data. Where a filter judges the process's system calls (seccomp(2)), it is not tried either.
     pub fn allow_clone(mut self, allow: bool) -> Self {
         self.allow_clone = allow;
+        self
+    }
+
+    /// Sets whether a signal, if it is handled, ends a wait with [`io::ErrorKind::Interrupted`]; default
+    /// false: the call goes on. For runtimes whose handlers only note the signal. What could not be sent
+    /// remains queued, as after any error. [`Write::write_all`] and
+    /// [`wait_drained`](Writer::wait_drained) go on all the same.
+    pub fn interruptible(mut self, interruptible: bool) -> Self {
+        self.interruptible = interruptible;
         self
     }
 

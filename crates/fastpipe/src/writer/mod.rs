@@ -82,7 +82,7 @@ const FIRST_REGION: usize = 64 << 10;
 /// # Errors can be retried
 /// After an error the bytes that were not sent remain queued, in order, and the
 /// next call tries to send them again, as once a full disk has space again. Signals
-/// interrupt no call. A pipe without reader remains broken. Under
+/// interrupt no call, unless [asked for](WriterBuilder::interruptible). A pipe without reader remains broken. Under
 /// [`Wait::Never`](crate::wait::Wait::Never) `WouldBlock` is part of normal use:
 ///
 /// * `commit`, `write` and `repeat` queue what can't be sent now, and succeed;
@@ -214,7 +214,7 @@ impl<F: AsFd> Writer<F> {
         let window = copying_window(&plan, piece).min(FIRST_REGION);
         let region = Region::for_copying(window)?;
         Ok(Writer {
-            out: Some(Output::new(fd, plan.wait)),
+            out: Some(Output::new(fd, plan.wait).interruptible(plan.interruptible)),
             origin: (!matches!(plan.method, Method::Copy { .. })).then(Origin::this_process),
             plan,
             stage: Stage::First,

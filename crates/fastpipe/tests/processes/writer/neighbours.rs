@@ -1,7 +1,7 @@
 //! Writers with concurrent events: a second writer to the pipe, forked children, signals.
 
 use std::fs::File;
-use std::io::{PipeReader, PipeWriter, Read, Write};
+use std::io::{BufRead, ErrorKind, PipeReader, PipeWriter, Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
@@ -16,6 +16,7 @@ use crate::common::writers::{
     How, KIB, MIB, SLEEPING, Setting, check, safe_settings, send, settings, stream,
 };
 use fastpipe::writer::Frozen;
+use fastpipe::{Reader, Writer};
 
 /// Returns the stream of writer `tag`, which is the highest bit of each byte.
 fn tagged(tag: u8, at: u64, len: usize) -> Vec<u8> {
@@ -209,6 +210,47 @@ fn a_storm_of_signals_loses_no_byte() {
                     assert_eq!(reading.join().unwrap(), (LEN + REPEATED) as u64);
                 });
             }
+        }
+    });
+}
+
+#[test]
+fn an_interruptible_writer_and_reader_end_their_waits_and_lose_nothing() {
+    in_own_process(|| {
+        for wait in SLEEPING {
+            let (reader, writer) = pipe_of(16 * KIB);
+            let storm = Storm::begin();
+            let mut input = Reader::builder().wait(wait).interruptible(true);
+            input = input.buffer(KIB);
+            let mut input = input.open(reader).unwrap();
+            let error = input.fill_buf().unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Interrupted);
+
+            let settings = Writer::builder().wait(wait).interruptible(true);
+            let mut out = settings.keep_capacity().open(writer).unwrap();
+            let mut loan = out.lend(64 * KIB).unwrap();
+            loan[..64 * KIB].copy_from_slice(&stream(0, 64 * KIB));
+            // There is room for a part of it.
+            let error = loan.commit(64 * KIB).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Interrupted);
+            assert!(out.queued() > 0);
+            let mut got = Vec::new();
+            while got.len() < 64 * KIB {
+                match out.flush() {
+                    Err(error) => assert_eq!(error.kind(), ErrorKind::Interrupted),
+                    Ok(()) => assert_eq!(out.queued(), 0),
+                }
+                let available = match input.fill_buf() {
+                    Ok(bytes) => bytes,
+                    Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                    Err(error) => panic!("{error}"),
+                };
+                got.extend_from_slice(available);
+                let n = available.len();
+                input.consume(n);
+            }
+            drop(storm);
+            check(&got, 0).unwrap();
         }
     });
 }
