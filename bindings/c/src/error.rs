@@ -5,8 +5,6 @@ use std::ffi::{CString, c_char, c_int};
 use std::io::{self, ErrorKind};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use rustix::io::Errno;
-
 thread_local! {
     static MESSAGE: RefCell<CString> = RefCell::default();
 }
@@ -34,7 +32,7 @@ pub(crate) fn guard(body: impl FnOnce() -> io::Result<isize>) -> isize {
         Ok(Err(error)) => error,
         Err(_) => io::Error::other("internal error of fastpipe: please report it"),
     };
-    let number = number(&error);
+    let number = fastpipe_handles::errno(&error);
     keep(&error);
     -(number as isize)
 }
@@ -46,37 +44,10 @@ pub(crate) fn guard_int(body: impl FnOnce() -> io::Result<c_int>) -> c_int {
 
 /// Keeps the message of an error.
 fn keep(error: &io::Error) {
-    let mut text = error.to_string();
-    // An error of ours says what happened, its source says why.
-    if let Some(source) = error.get_ref().and_then(|inner| inner.source()) {
-        text = format!("{text}: {source}");
-    }
+    let mut text = fastpipe_handles::message(error);
     text.retain(|c| c != '\0');
     let text = CString::new(text).unwrap_or_default();
     let _ = MESSAGE.try_with(|message| *message.borrow_mut() = text);
-}
-
-/// The error number that is closest.
-fn number(error: &io::Error) -> i32 {
-    if let Some(number) = error.raw_os_error() {
-        return number;
-    }
-    let errno = match error.kind() {
-        ErrorKind::BrokenPipe => Errno::PIPE,
-        ErrorKind::WouldBlock => Errno::AGAIN,
-        ErrorKind::TimedOut => Errno::TIMEDOUT,
-        ErrorKind::ConnectionReset => Errno::CONNRESET,
-        ErrorKind::ConnectionRefused => Errno::CONNREFUSED,
-        ErrorKind::UnexpectedEof => Errno::CONNABORTED,
-        ErrorKind::InvalidInput => Errno::INVAL,
-        ErrorKind::InvalidData => Errno::PROTO,
-        ErrorKind::Unsupported => Errno::OPNOTSUPP,
-        ErrorKind::OutOfMemory => Errno::NOMEM,
-        ErrorKind::ResourceBusy => Errno::BUSY,
-        ErrorKind::NotFound => Errno::SRCH,
-        _ => Errno::IO,
-    };
-    errno.raw_os_error()
 }
 
 /// The error of an argument.

@@ -220,7 +220,17 @@ pub unsafe extern "C" fn fastpipe_writer_write(
         // SAFETY: NULL with length 0, or as many readable bytes.
         let data = unsafe { crate::bytes(data, length) }?;
         // SAFETY: NULL, or a writer that no other thread uses.
-        Ok(unsafe { crate::handle(writer) }?.0.write(data)? as isize)
+        let writer = &mut unsafe { crate::handle(writer) }?.0;
+        let mut written = 0;
+        while written < data.len() {
+            match writer.write(&data[written..]) {
+                Ok(n) => written += n,
+                // The next call finds the error again.
+                Err(_) if written > 0 => break,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(written as isize)
     })
 }
 

@@ -4,6 +4,7 @@
 //! meanwhile. Here the handle holds both, and any other call ends the loan first: bytes that were not
 //! committed are not sent.
 
+mod error;
 mod lending;
 mod ring;
 mod writer;
@@ -11,6 +12,7 @@ mod writer;
 use std::os::fd::{AsFd, BorrowedFd, RawFd};
 use std::ptr::NonNull;
 
+pub use self::error::{errno, message};
 pub use self::ring::{Consumer, Producer};
 pub use self::writer::Writer;
 

@@ -68,23 +68,13 @@ impl Writer {
         loan.commit(n)
     }
 
-    /// Writes as much of `data` as is accepted at once: all, unless under
-    /// [`Wait::Never`](fastpipe::Wait::Never) or before an error.
+    /// Writes a part of `data`, as [`Write::write`] does. A writer that is interruptible may have been
+    /// interrupted if it is not all.
     ///
     /// # Errors
     /// Those of sending, if nothing was accepted.
     pub fn write(&mut self, data: &[u8]) -> io::Result<usize> {
-        let writer = self.lending()?.owner();
-        let mut written = 0;
-        while written < data.len() {
-            match writer.write(&data[written..]) {
-                Ok(n) => written += n,
-                // The next call finds the error again.
-                Err(_) if written > 0 => break,
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(written)
+        self.lending()?.owner().write(data)
     }
 
     /// Sends what was written and is still buffered.

@@ -1,0 +1,70 @@
+"""Popen: a subprocess whose pipes are well sized, and whose standard error never blocks it."""
+
+from __future__ import annotations
+
+import subprocess
+import threading
+from collections import deque
+from typing import IO, Any, Literal
+
+from ._native import set_pipe_size
+
+# As large as an ordinary user may make a pipe (/proc/sys/fs/pipe-max-size).
+_SIZE = 1 << 20
+
+
+class Popen(subprocess.Popen[bytes]):
+    """As subprocess.Popen, for bytes, but its pipes hold pipe_size bytes ("auto": 1 MiB, or as much as this
+    user may have; None: as they are). If stderr is PIPE, a thread reads it, so that the process never waits
+    for that; the last bytes are in stderr_tail, and stderr is None.
+
+    >>> with Popen(["sh", "-c", "echo out; echo err >&2"], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as p:
+    ...     out = p.stdout.read()
+    >>> out, p.stderr_tail
+    (b'out\\n', b'err\\n')
+    """
+
+    def __init__(
+        self,
+        args: Any,
+        *,
+        pipe_size: int | Literal["auto"] | None = "auto",
+        stderr_tail_size: int = 64 << 10,
+        **kwargs: Any,
+    ) -> None:
+        if kwargs.get("text") or kwargs.get("universal_newlines") or kwargs.get("encoding"):
+            raise ValueError("fastpipes.Popen is for bytes: wrap its pipes in io.TextIOWrapper")
+        self._tail: deque[bytes] = deque()
+        self._tail_size = stderr_tail_size
+        self._drain: threading.Thread | None = None
+        super().__init__(args, **kwargs)
+        if pipe_size is not None:
+            size = _SIZE if pipe_size == "auto" else pipe_size
+            for pipe in (self.stdin, self.stdout, self.stderr):
+                if pipe is not None:
+                    set_pipe_size(pipe.fileno(), size)
+        if self.stderr is not None:
+            stderr, self.stderr = self.stderr, None
+            self._drain = threading.Thread(target=self._read_stderr, args=(stderr,), daemon=True)
+            self._drain.start()
+
+    def _read_stderr(self, stderr: IO[bytes]) -> None:
+        with stderr:
+            # What is there, up to 64 KiB: it may be long until there is more.
+            while chunk := stderr.read1(65536):  # type: ignore[attr-defined]
+                self._tail.append(chunk)
+                while sum(map(len, self._tail)) - len(self._tail[0]) >= self._tail_size:
+                    self._tail.popleft()
+
+    def wait(self, timeout: float | None = None) -> int:
+        """As Popen.wait(). What the process wrote to standard error is in stderr_tail then, unless
+        another process still has it."""
+        status = super().wait(timeout)
+        if self._drain is not None:
+            self._drain.join(1)
+        return status
+
+    @property
+    def stderr_tail(self) -> bytes:
+        """The last bytes of standard error so far: at most stderr_tail_size of them."""
+        return b"".join(list(self._tail))[-self._tail_size :]

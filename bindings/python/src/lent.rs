@@ -1,0 +1,176 @@
+//! Memory that passes the border: [`Lending`] to Python, [`Bytes`] from it.
+
+use std::ffi::c_int;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use fastpipe_handles::Lent;
+use pyo3::exceptions::PyBufferError;
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::{PyMemoryView, PyWeakrefMethods, PyWeakrefReference};
+
+/// What an object lends at the moment by the buffer protocol. The object outlives every view of it,
+/// since each holds a reference to it.
+#[derive(Debug, Default)]
+pub(crate) struct Lending(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    region: Option<Region>,
+    /// Buffers that Python has of it.
+    exports: usize,
+    /// The view that was returned. Not a reference, of which there would be a cycle.
+    view: Option<Py<PyWeakrefReference>>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Region {
+    lent: Lent,
+    is_readonly: bool,
+}
+
+// SAFETY: an address, of memory that any thread may use.
+unsafe impl Send for Region {}
+
+impl Lending {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Lends memory of `owner`, which stays valid until [`end`](Self::end) has succeeded.
+    pub(crate) fn lend<'py>(
+        &self,
+        owner: &Bound<'py, PyAny>,
+        lent: Lent,
+        is_readonly: bool,
+    ) -> PyResult<Bound<'py, PyMemoryView>> {
+        self.state().region = Some(Region { lent, is_readonly });
+        let view = PyMemoryView::from(owner)?;
+        let weak = PyWeakrefReference::new(view.as_any())?;
+        self.state().view = Some(weak.unbind());
+        Ok(view)
+    }
+
+    /// Releases the view that was returned, so that its later use raises.
+    ///
+    /// # Errors
+    /// BufferError, and everything stays, while an array or another view still has the memory.
+    pub(crate) fn end(&self, py: Python<'_>) -> PyResult<()> {
+        let view = {
+            let state = self.state();
+            if state.region.is_none() {
+                return Ok(());
+            }
+            let view = state.view.as_ref();
+            view.and_then(|view| view.bind(py).upgrade())
+        };
+        if let Some(view) = view {
+            view.call_method0("release")?;
+        }
+        let mut state = self.state();
+        if state.exports > 0 {
+            return Err(PyBufferError::new_err(
+                "the memory that was lent is still in use: delete the arrays and views of it first",
+            ));
+        }
+        *state = State::default();
+        Ok(())
+    }
+
+    /// Fills a buffer of `owner`.
+    ///
+    /// # Safety
+    /// `view` is one that the interpreter passed to `__getbuffer__` of `owner`.
+    pub(crate) unsafe fn export(
+        &self,
+        owner: &Bound<'_, PyAny>,
+        view: *mut ffi::Py_buffer,
+        flags: c_int,
+    ) -> PyResult<()> {
+        let mut state = self.state();
+        let Some(Region { lent, is_readonly }) = state.region else {
+            return Err(PyBufferError::new_err("nothing is lent"));
+        };
+        // SAFETY: as promised by the caller; the memory stays valid while it is exported.
+        let filled = unsafe {
+            ffi::PyBuffer_FillInfo(
+                view,
+                owner.as_ptr(),
+                lent.start.as_ptr().cast(),
+                lent.len as ffi::Py_ssize_t,
+                is_readonly.into(),
+                flags,
+            )
+        };
+        if filled != 0 {
+            return Err(PyErr::fetch(owner.py()));
+        }
+        state.exports += 1;
+        Ok(())
+    }
+
+    /// Takes back a buffer.
+    pub(crate) fn released(&self) {
+        let mut state = self.state();
+        state.exports = state.exports.saturating_sub(1);
+    }
+}
+
+/// Bytes of anything with the buffer protocol, which stay where they are until this is dropped.
+pub(crate) struct Bytes(Box<ffi::Py_buffer>);
+
+// SAFETY: the bytes are pinned by the buffer, which any thread may read or, if it is writable, write.
+// Other Python threads may do so at the same time, as with any buffer of Python's.
+unsafe impl Send for Bytes {}
+// SAFETY: as above.
+unsafe impl Sync for Bytes {}
+
+impl Bytes {
+    fn get(object: &Bound<'_, PyAny>, flags: c_int) -> PyResult<Self> {
+        let mut buffer = Box::new(ffi::Py_buffer::new());
+        // SAFETY: the object is alive, and the buffer has room.
+        if unsafe { ffi::PyObject_GetBuffer(object.as_ptr(), &mut *buffer, flags) } != 0 {
+            return Err(PyErr::fetch(object.py()));
+        }
+        Ok(Bytes(buffer))
+    }
+
+    /// To be read. BufferError unless the bytes are contiguous.
+    pub(crate) fn of(object: &Bound<'_, PyAny>) -> PyResult<Self> {
+        Self::get(object, ffi::PyBUF_SIMPLE)
+    }
+
+    /// To be written to.
+    pub(crate) fn writable(object: &Bound<'_, PyAny>) -> PyResult<Self> {
+        Self::get(object, ffi::PyBUF_WRITABLE)
+    }
+
+    fn len(&self) -> usize {
+        self.0.len as usize
+    }
+
+    pub(crate) fn as_slice(&self) -> &[u8] {
+        if self.len() == 0 {
+            return &[];
+        }
+        // SAFETY: the buffer has as many bytes, and keeps them in place.
+        unsafe { std::slice::from_raw_parts(self.0.buf.cast(), self.len()) }
+    }
+
+    pub(crate) fn as_mut_slice(&mut self) -> &mut [u8] {
+        if self.len() == 0 {
+            return &mut [];
+        }
+        // SAFETY: as above, and it was asked for as writable.
+        unsafe { std::slice::from_raw_parts_mut(self.0.buf.cast(), self.len()) }
+    }
+}
+
+impl Drop for Bytes {
+    fn drop(&mut self) {
+        Python::attach(|_| {
+            // SAFETY: from PyObject_GetBuffer, released once.
+            unsafe { ffi::PyBuffer_Release(&mut *self.0) };
+        });
+    }
+}

@@ -1,0 +1,367 @@
+//! Rings.
+
+use std::ffi::c_int;
+use std::io::{self, ErrorKind};
+use std::os::fd::{AsRawFd, IntoRawFd};
+use std::os::unix::net::UnixStream;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use fastpipe::Wait;
+use fastpipe::ring::{self as rings, Peer, PeerState};
+use fastpipe_handles::Lent;
+use pyo3::exceptions::PyValueError;
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyMemoryView, PyType};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+
+use crate::errors::exception;
+use crate::lent::{Bytes, Lending};
+use crate::options;
+use crate::shared::Shared;
+
+/// Time between two looks at signals.
+const SLICE: Duration = Duration::from_millis(100);
+
+/// An address that passes from one thread state to another.
+struct Address(Lent);
+
+// SAFETY: an address, of memory that any thread may use.
+unsafe impl Send for Address {}
+
+/// One end, and how long it may wait.
+struct Side<E> {
+    /// `None` once it was closed or passed on.
+    end: Option<E>,
+    timeout: Option<Duration>,
+}
+
+impl<E> Side<E> {
+    fn end(&mut self) -> io::Result<&mut E> {
+        let closed = || io::Error::new(ErrorKind::InvalidInput, "this end was closed or passed on");
+        self.end.as_mut().ok_or_else(closed)
+    }
+}
+
+/// Runs a call that may wait, in slices, between which signals are handled.
+fn wait<E: Ring + Send, T: Send>(
+    shared: &Shared<Side<E>>,
+    py: Python<'_>,
+    body: impl Fn(&mut E) -> io::Result<T> + Send + Sync,
+) -> PyResult<T> {
+    let began = Instant::now();
+    loop {
+        let done = shared.once(py, |side| {
+            let left = side.timeout.map(|all| all.saturating_sub(began.elapsed()));
+            let slice = left.unwrap_or(SLICE).min(SLICE);
+            let end = side.end()?;
+            end.set_timeout(Some(slice));
+            Ok((body(end), left.is_none_or(|left| left > slice)))
+        })?;
+        match done.map_err(exception)? {
+            (Err(error), true) if error.kind() == ErrorKind::TimedOut => py.check_signals()?,
+            (done, _) => return done.map_err(exception),
+        }
+    }
+}
+
+/// What both ends do.
+trait Ring {
+    fn set_timeout(&mut self, timeout: Option<Duration>);
+}
+
+impl Ring for fastpipe_handles::Producer {
+    fn set_timeout(&mut self, timeout: Option<Duration>) {
+        self.end().set_timeout(timeout);
+    }
+}
+
+impl Ring for fastpipe_handles::Consumer {
+    fn set_timeout(&mut self, timeout: Option<Duration>) {
+        self.end().set_timeout(timeout);
+    }
+}
+
+fn peer_of(pid: i32) -> io::Result<Peer> {
+    match Pid::from_raw(pid) {
+        None => Peer::parent(),
+        Some(pid) => Peer::process(pidfd_open(pid, PidfdFlags::empty())?),
+    }
+}
+
+/// See the stubs.
+#[pyfunction]
+pub(crate) fn ring(capacity: usize) -> PyResult<(Producer, Consumer)> {
+    let (producer, consumer) = rings::pair(capacity).map_err(exception)?;
+    Ok((Producer::new(producer), Consumer::new(consumer)))
+}
+
+/// The methods that both ends have. One block of methods is allowed for each class.
+macro_rules! end {
+    ($End:ident, { $($own:tt)* }) => {
+        impl $End {
+            fn new(end: rings::$End) -> Self {
+                $End {
+                    shared: Shared::new(Side {
+                        end: Some(end.into()),
+                        timeout: None,
+                    }),
+                    lending: Lending::default(),
+                    passed_on: Mutex::new(None),
+                }
+            }
+
+            /// Runs a call that does not wait.
+            fn now<T: Send>(
+                &self,
+                py: Python<'_>,
+                body: impl Fn(&mut rings::$End) -> io::Result<T> + Send + Sync,
+            ) -> PyResult<T> {
+                self.lending.end(py)?;
+                self.shared.run(py, |side| body(side.end()?.end()))
+            }
+
+            /// Takes the end out.
+            fn take(&self, py: Python<'_>) -> PyResult<Option<rings::$End>> {
+                self.lending.end(py)?;
+                self.shared.run(py, |side| Ok(side.end.take().map(|end| end.into_end())))
+            }
+        }
+
+        #[pymethods]
+        impl $End {
+            /// See the stubs.
+            #[classmethod]
+            fn offer(
+                _class: &Bound<'_, PyType>,
+                socket: &Bound<'_, PyAny>,
+                capacity: usize,
+            ) -> PyResult<Self> {
+                let stream = UnixStream::from(options::duplicate(socket)?);
+                let end = socket.py().detach(|| rings::$End::offer(&stream, capacity));
+                Ok(Self::new(end.map_err(exception)?))
+            }
+
+            /// See the stubs.
+            #[classmethod]
+            #[pyo3(signature = (socket, limit=rings::MAX_ACCEPTED))]
+            fn accept(
+                _class: &Bound<'_, PyType>,
+                socket: &Bound<'_, PyAny>,
+                limit: usize,
+            ) -> PyResult<Self> {
+                let stream = UnixStream::from(options::duplicate(socket)?);
+                let end = socket.py().detach(|| rings::$End::accept_up_to(&stream, limit));
+                Ok(Self::new(end.map_err(exception)?))
+            }
+
+            /// See the stubs.
+            #[classmethod]
+            fn from_fd(_class: &Bound<'_, PyType>, fd: &Bound<'_, PyAny>) -> PyResult<Self> {
+                let end = rings::$End::from_fd(options::duplicate(fd)?);
+                Ok(Self::new(end.map_err(exception)?))
+            }
+
+            /// See the stubs.
+            fn detach(&self, py: Python<'_>) -> PyResult<c_int> {
+                match self.take(py)? {
+                    Some(end) => Ok(end.into_fd().map_err(exception)?.into_raw_fd()),
+                    None => Err(PyValueError::new_err("this end was closed or passed on")),
+                }
+            }
+
+            /// As an argument of multiprocessing's Process, unless it forks.
+            fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+                let py = slf.py();
+                let module = py.import("fastpipes")?;
+                // Before the end is gone.
+                module.call_method0("_check_spawning")?;
+                let Some(end) = slf.get().take(py)? else {
+                    return Err(PyValueError::new_err("this end was closed or passed on"));
+                };
+                let file = end.into_fd().map_err(exception)?;
+                let passed = module.call_method1("_pass_on", (slf.get_type(), file.as_raw_fd()))?;
+                // The child has it once it was started.
+                if let Ok(mut kept) = slf.get().passed_on.lock() {
+                    *kept = Some(file);
+                }
+                Ok(passed)
+            }
+
+            /// See the stubs.
+            fn watch(&self, py: Python<'_>, pid: i32) -> PyResult<()> {
+                if pid < 0 {
+                    return Err(PyValueError::new_err(format!("{pid} is no process id")));
+                }
+                self.now(py, |end| {
+                    end.watch(peer_of(pid)?);
+                    Ok(())
+                })
+            }
+
+            /// See the stubs.
+            #[pyo3(signature = (wait="block", timeout=None))]
+            fn set_wait(&self, py: Python<'_>, wait: &str, timeout: Option<f64>) -> PyResult<()> {
+                let wait: Wait = options::wait(wait)?;
+                let timeout = timeout.map(Duration::try_from_secs_f64).transpose();
+                let timeout = timeout
+                    .map_err(|_| PyValueError::new_err("timeout must be a positive time"))?;
+                self.lending.end(py)?;
+                self.shared.run(py, |side| {
+                    side.timeout = timeout;
+                    side.end()?.end().set_wait(wait);
+                    Ok(())
+                })
+            }
+
+            /// Capacity in bytes.
+            #[getter]
+            fn capacity(&self, py: Python<'_>) -> PyResult<usize> {
+                self.now(py, |end| Ok(end.capacity()))
+            }
+
+            /// See the stubs.
+            #[getter]
+            fn peer(&self, py: Python<'_>) -> PyResult<&'static str> {
+                Ok(match self.now(py, |end| end.peer_state())? {
+                    PeerState::Stopped => "stopped",
+                    PeerState::Closed => "closed",
+                    PeerState::Died => "died",
+                    _ => "running",
+                })
+            }
+
+            /// See the stubs.
+            fn fileno(&self, py: Python<'_>) -> PyResult<c_int> {
+                self.now(py, |end| end.ready_fd().map(|fd| fd.as_raw_fd()))
+            }
+
+            /// See the stubs.
+            fn close(&self, py: Python<'_>) -> PyResult<()> {
+                drop(self.take(py)?);
+                Ok(())
+            }
+
+            fn __enter__(slf: Py<Self>) -> Py<Self> {
+                slf
+            }
+
+            fn __exit__(
+                &self,
+                py: Python<'_>,
+                kind: &Bound<'_, PyAny>,
+                _value: &Bound<'_, PyAny>,
+                _traceback: &Bound<'_, PyAny>,
+            ) -> PyResult<()> {
+                let closed = self.close(py);
+                // The first exception is the one to see.
+                if kind.is_none() { closed } else { Ok(()) }
+            }
+
+            $($own)*
+        }
+    };
+}
+
+/// See the stubs.
+#[pyclass(frozen, weakref, module = "fastpipes")]
+pub(crate) struct Producer {
+    shared: Shared<Side<fastpipe_handles::Producer>>,
+    lending: Lending,
+    /// The end, on its way to a child.
+    passed_on: Mutex<Option<std::os::fd::OwnedFd>>,
+}
+
+end!(Producer, {
+    unsafe fn __getbuffer__(
+        slf: Bound<'_, Self>,
+        view: *mut ffi::Py_buffer,
+        flags: c_int,
+    ) -> PyResult<()> {
+        // SAFETY: the interpreter's.
+        unsafe { slf.get().lending.export(slf.as_any(), view, flags) }
+    }
+
+    unsafe fn __releasebuffer__(&self, _view: *mut ffi::Py_buffer) {
+        self.lending.released();
+    }
+
+    /// See the stubs.
+    #[pyo3(signature = (at_least=0))]
+    fn lend<'py>(slf: &Bound<'py, Self>, at_least: usize) -> PyResult<Bound<'py, PyMemoryView>> {
+        let (this, py) = (slf.get(), slf.py());
+        this.lending.end(py)?;
+        let lent = wait(&this.shared, py, |end| end.lend(at_least).map(Address))?;
+        this.lending.lend(slf.as_any(), lent.0, false)
+    }
+
+    /// See the stubs.
+    fn commit(&self, py: Python<'_>, n: usize) -> PyResult<()> {
+        self.lending.end(py)?;
+        self.shared.run(py, |side| side.end()?.commit(n))
+    }
+
+    /// See the stubs.
+    fn send(&self, py: Python<'_>, message: &Bound<'_, PyAny>) -> PyResult<()> {
+        self.lending.end(py)?;
+        let bytes = Bytes::of(message)?;
+        let all = bytes.as_slice();
+        wait(&self.shared, py, |end| end.end().send(all))
+    }
+
+    /// See the stubs.
+    fn wait_drained(&self, py: Python<'_>) -> PyResult<()> {
+        self.lending.end(py)?;
+        wait(&self.shared, py, |end| end.end().wait_drained())
+    }
+});
+
+/// See the stubs.
+#[pyclass(frozen, weakref, module = "fastpipes")]
+pub(crate) struct Consumer {
+    shared: Shared<Side<fastpipe_handles::Consumer>>,
+    lending: Lending,
+    /// The end, on its way to a child.
+    passed_on: Mutex<Option<std::os::fd::OwnedFd>>,
+}
+
+end!(Consumer, {
+    unsafe fn __getbuffer__(
+        slf: Bound<'_, Self>,
+        view: *mut ffi::Py_buffer,
+        flags: c_int,
+    ) -> PyResult<()> {
+        // SAFETY: the interpreter's.
+        unsafe { slf.get().lending.export(slf.as_any(), view, flags) }
+    }
+
+    unsafe fn __releasebuffer__(&self, _view: *mut ffi::Py_buffer) {
+        self.lending.released();
+    }
+
+    /// See the stubs.
+    #[pyo3(signature = (at_least=0))]
+    fn peek<'py>(slf: &Bound<'py, Self>, at_least: usize) -> PyResult<Bound<'py, PyMemoryView>> {
+        let (this, py) = (slf.get(), slf.py());
+        this.lending.end(py)?;
+        let lent = wait(&this.shared, py, |end| end.peek(at_least).map(Address))?;
+        this.lending.lend(slf.as_any(), lent.0, true)
+    }
+
+    /// See the stubs.
+    fn release(&self, py: Python<'_>, n: usize) -> PyResult<()> {
+        self.lending.end(py)?;
+        self.shared.run(py, |side| side.end()?.release(n))
+    }
+
+    /// See the stubs.
+    fn receive<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyBytes>>> {
+        self.lending.end(py)?;
+        let message = wait(&self.shared, py, |end| {
+            let mut message = Vec::new();
+            Ok(end.end().recv(&mut message)?.map(|_| message))
+        })?;
+        Ok(message.map(|message| PyBytes::new(py, &message)))
+    }
+});

@@ -1,0 +1,290 @@
+//! Writers.
+
+use std::ffi::c_int;
+use std::io::{self, ErrorKind};
+use std::os::fd::AsRawFd;
+
+use fastpipe::Method;
+use pyo3::exceptions::PyOSError;
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::PyMemoryView;
+
+use crate::errors::{exception, in_use};
+use crate::lent::{Bytes, Lending};
+use crate::options;
+use crate::shared::Shared;
+
+/// Shorter writes are gathered, without giving up the interpreter's lock.
+const SMALL: usize = 4096;
+/// As many bytes of them as are gathered.
+const GATHERED: usize = 16 * 1024;
+
+/// A writer, and the short writes that it has not got yet.
+struct State {
+    writer: fastpipe_handles::Writer,
+    gathered: Vec<u8>,
+}
+
+impl State {
+    /// Passes on what was gathered.
+    fn pass_on(&mut self) -> io::Result<()> {
+        if self.gathered.is_empty() {
+            return Ok(());
+        }
+        let passed = self.writer.write(&self.gathered)?;
+        self.gathered.drain(..passed);
+        if self.gathered.is_empty() {
+            Ok(())
+        } else {
+            // Perhaps by a signal: the next attempt comes after a look at those.
+            Err(ErrorKind::Interrupted.into())
+        }
+    }
+}
+
+/// See the stubs.
+#[pyclass(frozen, weakref, module = "fastpipes")]
+pub(crate) struct Writer {
+    shared: Shared<State>,
+    lending: Lending,
+    fd: c_int,
+    /// Kept open.
+    _file: Py<PyAny>,
+}
+
+/// See the stubs.
+#[pyclass(frozen, get_all, module = "fastpipes")]
+#[derive(Debug)]
+pub(crate) struct Report {
+    method: &'static str,
+    zero_copy: bool,
+    bytes: u64,
+    zero_copy_bytes: u64,
+    syscalls: u64,
+    would_blocks: u64,
+    text: String,
+}
+
+#[pymethods]
+impl Report {
+    fn __str__(&self) -> &str {
+        &self.text
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<fastpipes.Report: {}, {} bytes>", self.text, self.bytes)
+    }
+}
+
+#[pymethods]
+impl Writer {
+    #[new]
+    #[pyo3(signature = (file, *, method="auto", wait="block", capacity=None, keep_capacity=false, loan=None,
+        region=None, max_held=None, at_once=false, allow_clone=false))]
+    #[expect(clippy::too_many_arguments, reason = "keywords in Python")]
+    fn new(
+        file: &Bound<'_, PyAny>,
+        method: &str,
+        wait: &str,
+        capacity: Option<usize>,
+        keep_capacity: bool,
+        loan: Option<usize>,
+        region: Option<usize>,
+        max_held: Option<u64>,
+        at_once: bool,
+        allow_clone: bool,
+    ) -> PyResult<Self> {
+        let mut settings = fastpipe::Writer::builder()
+            .method(options::method(method)?)
+            .wait(options::wait(wait)?)
+            .allow_clone(allow_clone)
+            .interruptible(true);
+        if let Some(bytes) = capacity {
+            settings = settings.capacity(bytes);
+        }
+        if keep_capacity {
+            settings = settings.keep_capacity();
+        }
+        if let Some(bytes) = loan {
+            settings = settings.loan(bytes);
+        }
+        if let Some(bytes) = region {
+            settings = settings.region(bytes);
+        }
+        if let Some(bytes) = max_held {
+            settings = settings.max_held(bytes);
+        }
+        if at_once {
+            settings = settings.at_once();
+        }
+        let fd = options::descriptor(file)?;
+        let writer = fastpipe_handles::Writer::open(settings, fd).map_err(exception)?;
+        Ok(Writer {
+            shared: Shared::new(State {
+                writer,
+                gathered: Vec::with_capacity(GATHERED),
+            }),
+            lending: Lending::default(),
+            fd: std::os::fd::AsFd::as_fd(&fd).as_raw_fd(),
+            _file: file.clone().unbind(),
+        })
+    }
+
+    /// See the stubs.
+    #[pyo3(signature = (at_least=0))]
+    fn lend<'py>(slf: &Bound<'py, Self>, at_least: usize) -> PyResult<Bound<'py, PyMemoryView>> {
+        let (this, py) = (slf.get(), slf.py());
+        this.lending.end(py)?;
+        let lent = this.shared.run(py, |state| {
+            state.pass_on()?;
+            state.writer.lend(at_least).map(Address)
+        })?;
+        this.lending.lend(slf.as_any(), lent.0, false)
+    }
+
+    /// See the stubs.
+    fn commit(&self, py: Python<'_>, n: usize) -> PyResult<()> {
+        self.lending.end(py)?;
+        match self.shared.once(py, |state| state.writer.commit(n))? {
+            // All bytes are queued by now.
+            Err(error) if error.kind() == ErrorKind::Interrupted => {
+                py.check_signals()?;
+                self.shared.run(py, |state| state.writer.flush())
+            }
+            done => done.map_err(exception),
+        }
+    }
+
+    /// See the stubs.
+    fn write(&self, py: Python<'_>, data: &Bound<'_, PyAny>) -> PyResult<usize> {
+        self.lending.end(py)?;
+        let bytes = Bytes::of(data)?;
+        let all = bytes.as_slice();
+        if all.len() <= SMALL {
+            let mut state = self.shared.lock().ok_or_else(in_use)?;
+            if state.gathered.len() + all.len() <= GATHERED && !state.writer.is_finished() {
+                state.gathered.extend_from_slice(all);
+                return Ok(all.len());
+            }
+        }
+        let mut written = 0;
+        while written < all.len() {
+            let rest = &all[written..];
+            let more = self.shared.run(py, |state| {
+                state.pass_on()?;
+                state.writer.write(rest)
+            });
+            match more {
+                Ok(n) => {
+                    written += n;
+                    py.check_signals()?;
+                }
+                // The next call finds that again.
+                Err(error) if written > 0 && error.is_instance_of::<PyOSError>(py) => break,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(written)
+    }
+
+    /// See the stubs.
+    fn flush(&self, py: Python<'_>) -> PyResult<()> {
+        self.lending.end(py)?;
+        self.shared.run(py, |state| {
+            state.pass_on()?;
+            state.writer.flush()
+        })
+    }
+
+    /// See the stubs.
+    fn finish(&self, py: Python<'_>) -> PyResult<()> {
+        self.lending.end(py)?;
+        self.shared.run(py, |state| {
+            state.pass_on()?;
+            state.writer.finish()
+        })
+    }
+
+    /// See the stubs.
+    fn report(&self, py: Python<'_>) -> PyResult<Report> {
+        self.lending.end(py)?;
+        let report = self.shared.run(py, |state| state.writer.report())?;
+        Ok(Report {
+            method: match report.method {
+                Method::Fresh => "fresh",
+                Method::CowChecked => "cow_checked",
+                Method::Drained(_) => "drained",
+                _ => "copy",
+            },
+            zero_copy: report.is_zero_copy(),
+            bytes: report.counts.bytes,
+            zero_copy_bytes: report.zero_copy_bytes,
+            syscalls: report.counts.syscalls,
+            would_blocks: report.counts.would_blocks,
+            text: report.to_string(),
+        })
+    }
+
+    /// The number of the descriptor.
+    fn fileno(&self) -> c_int {
+        self.fd
+    }
+
+    fn __enter__(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+
+    fn __exit__(
+        &self,
+        py: Python<'_>,
+        kind: &Bound<'_, PyAny>,
+        _value: &Bound<'_, PyAny>,
+        _traceback: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        let finished = self.finish(py);
+        // The first exception is the one to see.
+        if kind.is_none() { finished } else { Ok(()) }
+    }
+
+    unsafe fn __getbuffer__(
+        slf: Bound<'_, Self>,
+        view: *mut ffi::Py_buffer,
+        flags: c_int,
+    ) -> PyResult<()> {
+        // SAFETY: the interpreter's.
+        unsafe { slf.get().lending.export(slf.as_any(), view, flags) }
+    }
+
+    unsafe fn __releasebuffer__(&self, _view: *mut ffi::Py_buffer) {
+        self.lending.released();
+    }
+}
+
+/// An address that passes from one thread state to another.
+struct Address(fastpipe_handles::Lent);
+
+// SAFETY: an address, of memory that any thread may use.
+unsafe impl Send for Address {}
+
+impl Drop for Writer {
+    /// Sends what is buffered, without the interpreter's lock: the reader may be a thread.
+    fn drop(&mut self) {
+        Python::attach(|py| {
+            py.detach(|| {
+                if let Some(mut state) = self.shared.lock()
+                    && !state.writer.is_finished()
+                {
+                    // Errors are for those who finish.
+                    while !state.gathered.is_empty() {
+                        match state.pass_on() {
+                            Err(error) if error.kind() != ErrorKind::Interrupted => return,
+                            _ => {}
+                        }
+                    }
+                    let _ = state.writer.finish();
+                }
+            });
+        });
+    }
+}

@@ -1,0 +1,430 @@
+"""Tests of the Python interface, with real pipes and processes."""
+
+import asyncio
+import doctest
+import hashlib
+import multiprocessing
+import multiprocessing.forkserver
+import multiprocessing.resource_tracker
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+
+import numpy
+import pytest
+
+import fastpipes
+
+MIB = 1 << 20
+
+# Has a descriptor of its own, from then on.
+multiprocessing.resource_tracker.ensure_running()
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left():
+    """No descriptor, and nothing in /dev/shm."""
+    before = len(os.listdir("/proc/self/fd")), os.listdir("/dev/shm")
+    yield
+    assert (len(os.listdir("/proc/self/fd")), os.listdir("/dev/shm")) == before
+
+
+def pattern(position, n):
+    return (numpy.arange(position, position + n, dtype=numpy.uint64) * 2654435761 >> 16).astype(numpy.uint8)
+
+
+class Pipe:
+    """A pipe, whose bytes a thread reads."""
+
+    def __init__(self):
+        self.reader, self.writer = os.pipe()
+        self.got = bytearray()
+        self.thread = threading.Thread(target=self.read)
+        self.thread.start()
+
+    def read(self):
+        while chunk := os.read(self.reader, 65536):
+            self.got += chunk
+        os.close(self.reader)
+
+    def all(self):
+        os.close(self.writer)
+        self.thread.join()
+        return bytes(self.got)
+
+
+@pytest.mark.parametrize("method", ["auto", "copy", "fresh", "cow_checked", "drained"])
+def test_every_byte_arrives(method):
+    pipe, expected, position = Pipe(), hashlib.sha256(), 0
+    with fastpipes.Writer(pipe.writer, method=method, at_once=True) as out:
+        while position < 40 * MIB:
+            memory = out.lend(position % 3 * 10000)
+            frame = numpy.frombuffer(memory, numpy.uint8)
+            frame[:] = pattern(position, len(frame))
+            expected.update(frame.tobytes())
+            position += len(frame)
+            n = len(frame)
+            del frame
+            out.commit(n)
+            for size in (3, 5000, 100):
+                data = pattern(position, size)
+                assert out.write(data) == size
+                expected.update(data.tobytes())
+                position += size
+    report = out.report()
+    assert report.bytes == position and report.method != "auto" and str(report)
+    got = pipe.all()
+    assert len(got) == position and hashlib.sha256(got).digest() == expected.digest()
+
+
+def test_memory_is_taken_back_before_it_is_sent():
+    pipe = Pipe()
+    out = fastpipes.Writer(pipe.writer)
+    memory = out.lend(100)
+    array = numpy.frombuffer(memory, numpy.uint8)
+    part = memory[10:20]
+    for call in (lambda: out.commit(10), out.flush, out.finish, lambda: out.write(b"x"), out.lend):
+        with pytest.raises(BufferError):
+            call()
+    del array
+    with pytest.raises(BufferError):
+        out.commit(10)
+    part.release()
+    out.commit(10)
+    with pytest.raises(ValueError):
+        memory[0]
+    with pytest.raises(ValueError, match="nothing is lent"):
+        out.commit(1)
+    with pytest.raises(BufferError):
+        memoryview(out)
+    memory = out.lend(100)
+    with pytest.raises(ValueError, match="of .* that were lent"):
+        out.commit(len(memory) + 1)
+    # The view keeps the memory when its writer is forgotten.
+    memory = out.lend(100)
+    del out
+    memory[0] = 1
+    memory.release()
+    del memory
+    assert pipe.all() == bytes(10)
+
+
+def test_anything_with_a_buffer_can_be_written():
+    pipe = Pipe()
+    with fastpipes.Writer(os.fdopen(os.dup(pipe.writer), "wb")) as out:
+        for data in (b"bytes", bytearray(b"array"), memoryview(b"view"), numpy.arange(3, dtype=numpy.int32), b""):
+            assert out.write(data) == memoryview(data).nbytes
+        with pytest.raises((BufferError, ValueError), match="contiguous"):
+            out.write(numpy.arange(10)[::2])
+        with pytest.raises(TypeError):
+            out.write("text")
+    del out
+    assert pipe.all() == b"bytesarrayview" + numpy.arange(3, dtype=numpy.int32).tobytes()
+
+
+def test_arguments_that_are_not_valid_raise():
+    with pytest.raises(ValueError, match="descriptor"):
+        fastpipes.Writer(-1)
+    for wrong in ({"method": "best"}, {"wait": "long"}):
+        with pytest.raises(ValueError, match="must be"):
+            fastpipes.Writer(1, **wrong)
+    with pytest.raises(ValueError):
+        fastpipes.ring(0)
+    with pytest.raises((TypeError, AttributeError)):
+        fastpipes.Writer("file")
+
+
+def test_a_pipe_without_reader_raises_and_without_room_too_if_asked():
+    reader, writer = os.pipe()
+    out = fastpipes.Writer(writer, wait="never")
+    written = 0
+    with pytest.raises(BlockingIOError):
+        while True:
+            written += out.write(bytes(100_000))
+    with pytest.raises(BlockingIOError):
+        out.flush()
+    os.close(reader)
+    with pytest.raises(BrokenPipeError):
+        out.finish()
+    del out
+    os.close(writer)
+
+
+def test_a_reader_reads_what_is_there():
+    reader, writer = os.pipe()
+    os.write(writer, b"0123456789")
+    source = fastpipes.Reader(reader)
+    buffer = bytearray(4)
+    assert source.readinto(buffer) == 4 and buffer == b"0123"
+    assert source.read(3) == b"456"
+    os.close(writer)
+    assert source.read() == b"789" and source.read() == b"" and source.readinto(buffer) == 0
+    with pytest.raises((BufferError, TypeError)):
+        source.readinto(b"constant")
+    os.close(reader)
+
+
+def test_copies_report_progress_and_keep_what_was_not_delivered(tmp_path):
+    data = os.urandom(3 * MIB)
+    (tmp_path / "in").write_bytes(data)
+    seen = []
+    with open(tmp_path / "in", "rb") as src, open(tmp_path / "out", "wb") as dst:
+        assert fastpipes.copy(src, dst, progress=seen.append, interval=0.001) == len(data)
+    assert (tmp_path / "out").read_bytes() == data
+    assert seen[-1] == len(data)
+
+    def fail(given):
+        raise KeyError(given)
+
+    with open(tmp_path / "in", "rb") as src, open(os.devnull, "wb") as dst:
+        with pytest.raises(KeyError):
+            fastpipes.copy(src, dst, progress=fail)
+        assert fastpipes.copy(src, dst, limit=10) == 10
+    source, broken = os.pipe(), os.pipe()
+    os.write(source[1], b"left")
+    os.close(source[1])
+    os.close(broken[0])
+    with pytest.raises(BrokenPipeError) as raised:
+        fastpipes.copy(source[0], broken[1], copy_bytes=True)
+    rest = getattr(raised.value, "undelivered", b"") + os.read(source[0], 10)
+    assert rest == b"left"
+    os.close(source[0])
+    os.close(broken[1])
+
+
+FRAME = 640 * 480 * 3
+
+
+def produce_frames(producer, count):
+    for number in range(count):
+        memory = producer.lend(FRAME)
+        frame = numpy.frombuffer(memory, numpy.uint8, FRAME)
+        frame[:] = number
+        del frame
+        producer.commit(FRAME)
+    producer.close()
+
+
+@pytest.mark.parametrize("start", ["spawn", "forkserver"])
+def test_frames_in_place_between_processes(start):
+    producer, consumer = fastpipes.ring(4 * FRAME)
+    context = multiprocessing.get_context(start)
+    child = context.Process(target=produce_frames, args=(producer, 20))
+    child.start()
+    consumer.watch(child.pid)
+    count = 0
+    while memory := consumer.peek(FRAME):
+        frame = numpy.frombuffer(memory, numpy.uint8, FRAME)
+        assert int(frame.sum()) == count * FRAME
+        with pytest.raises(BufferError):
+            consumer.release(FRAME)
+        with pytest.raises(ValueError):
+            frame[0] = 1
+        del frame
+        consumer.release(FRAME)
+        count += 1
+    assert count == 20
+    child.join()
+    child.close()
+    with pytest.raises(ValueError, match="passed on"):
+        producer.lend(1)
+    if start == "forkserver":
+        multiprocessing.forkserver._forkserver._stop()
+
+
+def test_an_end_is_not_pickled_by_accident():
+    import pickle
+
+    producer, consumer = fastpipes.ring(4096)
+    with pytest.raises(TypeError, match="detach"):
+        pickle.dumps(producer)
+    producer.send(b"still here")
+    assert consumer.receive() == b"still here"
+    producer.close()
+    assert consumer.receive() is None
+
+
+CHILD = """
+import fastpipes, sys
+consumer = fastpipes.Consumer.from_fd(0)
+consumer.watch(0)
+while (message := consumer.receive()) is not None:
+    print(len(message), message[:1])
+"""
+
+
+def test_messages_to_a_subprocess():
+    producer, consumer = fastpipes.ring(65536)
+    end = consumer.detach()
+    child = subprocess.Popen([sys.executable, "-c", CHILD], stdin=end, stdout=subprocess.PIPE)
+    os.close(end)
+    producer.watch(child.pid)
+    for n in range(100):
+        producer.send(b"x" * n)
+    with pytest.raises(ValueError, match="at most"):
+        producer.send(bytes(65536))
+    producer.close()
+    out = child.communicate()[0].split(b"\n")
+    assert out[:3] == [b"0 b''", b"1 b'x'", b"2 b'x'"] and len(out) == 101
+
+
+@pytest.mark.parametrize("side", ["producer", "consumer"])
+def test_a_dead_peer_raises(side):
+    producer, consumer = fastpipes.ring(65536)
+    mine, theirs = (consumer, producer) if side == "producer" else (producer, consumer)
+    kind = side.capitalize()
+    end = theirs.detach()
+    wait = f"import fastpipes, time; end = fastpipes.{kind}.from_fd(0); print(flush=True); time.sleep(60)"
+    child = subprocess.Popen([sys.executable, "-c", wait], stdin=end, stdout=subprocess.PIPE)
+    os.close(end)
+    child.stdout.readline()
+    mine.watch(child.pid)
+    assert mine.peer == "running"
+    child.kill()
+    began = time.monotonic()
+    with pytest.raises(ConnectionResetError):
+        while True:
+            if side == "producer":
+                mine.peek(1)
+            else:
+                mine.commit(len(mine.lend(1)))
+    assert time.monotonic() - began < 5
+    assert mine.peer == "died"
+    child.wait()
+    child.stdout.close()
+    mine.close()
+
+
+def test_a_wait_has_a_timeout():
+    producer, consumer = fastpipes.ring(4096)
+    consumer.set_wait("block", 0.25)
+    began = time.monotonic()
+    with pytest.raises(TimeoutError):
+        consumer.peek(1)
+    assert 0.2 < time.monotonic() - began < 5
+    consumer.set_wait("never")
+    with pytest.raises(BlockingIOError):
+        consumer.peek(1)
+    with pytest.raises(OSError):
+        consumer.fileno()
+
+
+def test_asyncio_waits_by_the_descriptor():
+    here, there = socket.socketpair()
+    made = []
+    thread = threading.Thread(target=lambda: made.append(fastpipes.Producer.offer(there, 65536)))
+    thread.start()
+    consumer = fastpipes.Consumer.accept(here)
+    thread.join()
+    (producer,) = made
+    consumer.set_wait("never")
+
+    async def receive():
+        loop, got = asyncio.get_running_loop(), []
+        ready = asyncio.Event()
+        loop.add_reader(consumer.fileno(), ready.set)
+        while True:
+            try:
+                message = consumer.receive()
+            except BlockingIOError:
+                await ready.wait()
+                ready.clear()
+                continue
+            if message is None:
+                break
+            got.append(message)
+        loop.remove_reader(consumer.fileno())
+        return got
+
+    def send():
+        for n in range(1000):
+            producer.send(b"%d" % n)
+        producer.close()
+
+    sender = threading.Thread(target=send)
+    sender.start()
+    got = asyncio.run(receive())
+    sender.join()
+    assert got == [b"%d" % n for n in range(1000)]
+    consumer.close()
+    here.close(), there.close()
+
+
+INTERRUPTED = """
+import fastpipes, os, sys, signal
+reader, writer = os.pipe()
+producer, consumer = fastpipes.ring(4096)
+out = fastpipes.Writer(writer)
+calls = {
+    "write": lambda: out.write(bytes(8 << 20)),
+    "commit": lambda: out.commit(len(out.lend(8 << 20))),
+    "read": lambda: fastpipes.Reader(os.pipe()[0]).read(),
+    "copy": lambda: fastpipes.copy(os.pipe()[0], os.devnull_fd),
+    "peek": lambda: consumer.peek(1),
+    "lend": lambda: [producer.commit(len(producer.lend(1))) for _ in range(9)],
+}
+os.devnull_fd = os.open("/dev/null", os.O_WRONLY)
+try:
+    print("ready", flush=True)
+    calls[sys.argv[1]]()
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+    os._exit(0)
+"""
+
+
+@pytest.mark.parametrize("call", ["write", "commit", "read", "copy", "peek", "lend"])
+def test_ctrl_c_ends_every_wait(call):
+    child = subprocess.Popen([sys.executable, "-c", INTERRUPTED, call], stdout=subprocess.PIPE)
+    assert child.stdout.readline() == b"ready\n"
+    # Until it sleeps in the call; a signal before it begins would end it, too.
+    while (state := open(f"/proc/{child.pid}/stat").read().rsplit(") ", 1)[1][0]) != "S":
+        assert state != "Z"
+    child.send_signal(signal.SIGINT)
+    assert child.communicate(timeout=20)[0] == b"interrupted\n"
+    assert child.returncode == 0
+
+
+def test_another_thread_is_refused():
+    reader, writer = os.pipe()
+    out = fastpipes.Writer(writer)
+    thread = threading.Thread(target=lambda: out.write(bytes(4 * MIB)))
+    thread.start()
+    with pytest.raises(RuntimeError, match="another thread"):
+        while True:
+            out.report()
+            assert thread.is_alive()
+    got = []
+    drain = threading.Thread(target=lambda: got.append(len(fastpipes.Reader(reader).read())))
+    drain.start()
+    thread.join()
+    out.finish()
+    os.close(writer)
+    drain.join()
+    os.close(reader)
+    assert got == [4 * MIB]
+
+
+def test_popen_sizes_pipes_and_never_blocks_on_standard_error():
+    noisy = "import sys; sys.stderr.write('x' * 3000000 + 'end'); print('done')"
+    with fastpipes.Popen(
+        [sys.executable, "-c", noisy], stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.PIPE
+    ) as child:
+        import fcntl
+
+        assert fcntl.fcntl(child.stdout, fcntl.F_GETPIPE_SZ) > 65536
+        out, err = child.communicate()
+        assert (out, err) == (b"done\n", None)
+    assert child.stderr_tail.endswith(b"xend") and len(child.stderr_tail) == 65536
+    with pytest.raises(ValueError, match="bytes"):
+        fastpipes.Popen(["true"], text=True)
+
+
+def test_the_examples_of_the_documentation():
+    for module in (fastpipes, fastpipes._popen):
+        failed, tried = doctest.testmod(module)
+        assert tried > 0 and failed == 0
