@@ -1,6 +1,10 @@
-from collections.abc import Buffer, Callable
+from collections.abc import Callable
 from types import TracebackType
 from typing import Literal, Protocol, Self, final
+
+from typing_extensions import Buffer
+
+__all__ = ["Consumer", "Producer", "Reader", "Report", "Writer", "copy", "ring", "set_pipe_size"]
 
 class _HasFileno(Protocol):
     def fileno(self) -> int: ...
@@ -86,7 +90,6 @@ class Writer:
         value: BaseException | None,
         traceback: TracebackType | None,
     ) -> None: ...
-    def __buffer__(self, flags: int, /) -> memoryview: ...
 
 @final
 class Reader:
@@ -103,7 +106,7 @@ class Reader:
     ) -> Self: ...
     def readinto(self, buffer: Buffer) -> int:
         """Reads at least one byte into the buffer. Returns how many; 0 at the end."""
-    def read(self, size: int = -1) -> bytes:
+    def read(self, size: int = ...) -> bytes:
         """Reads at least one byte and at most size bytes; everything if size is negative. b"" at the end."""
     def fileno(self) -> int:
         """The descriptor of the file."""
@@ -169,7 +172,6 @@ class _End:
         value: BaseException | None,
         traceback: TracebackType | None,
     ) -> None: ...
-    def __buffer__(self, flags: int, /) -> memoryview: ...
 
 @final
 class Producer(_End):

@@ -1,18 +1,23 @@
 //! Memory that passes the border: [`Lending`] to Python, [`Bytes`] from it.
 
 use std::ffi::c_int;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use fastpipe_handles::Lent;
 use pyo3::exceptions::PyBufferError;
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyMemoryView, PyWeakrefMethods, PyWeakrefReference};
+use pyo3::types::{PyBytes, PyMemoryView, PyWeakrefMethods, PyWeakrefReference};
 
 /// What an object lends at the moment by the buffer protocol. The object outlives every view of it,
 /// since each holds a reference to it.
 #[derive(Debug, Default)]
-pub(crate) struct Lending(Mutex<State>);
+pub(crate) struct Lending {
+    state: Mutex<State>,
+    /// Whether anything is lent.
+    is_lent: AtomicBool,
+}
 
 #[derive(Debug, Default)]
 struct State {
@@ -34,7 +39,7 @@ unsafe impl Send for Region {}
 
 impl Lending {
     fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Lends memory of `owner`, which stays valid until [`end`](Self::end) has succeeded.
@@ -45,6 +50,7 @@ impl Lending {
         is_readonly: bool,
     ) -> PyResult<Bound<'py, PyMemoryView>> {
         self.state().region = Some(Region { lent, is_readonly });
+        self.is_lent.store(true, Ordering::Release);
         let view = PyMemoryView::from(owner)?;
         let weak = PyWeakrefReference::new(view.as_any())?;
         self.state().view = Some(weak.unbind());
@@ -56,11 +62,11 @@ impl Lending {
     /// # Errors
     /// BufferError, and everything stays, while an array or another view still has the memory.
     pub(crate) fn end(&self, py: Python<'_>) -> PyResult<()> {
+        if !self.is_lent.load(Ordering::Acquire) {
+            return Ok(());
+        }
         let view = {
             let state = self.state();
-            if state.region.is_none() {
-                return Ok(());
-            }
             let view = state.view.as_ref();
             view.and_then(|view| view.bind(py).upgrade())
         };
@@ -74,6 +80,7 @@ impl Lending {
             ));
         }
         *state = State::default();
+        self.is_lent.store(false, Ordering::Release);
         Ok(())
     }
 
@@ -118,6 +125,29 @@ impl Lending {
 
 /// Bytes of anything with the buffer protocol, which stay where they are until this is dropped.
 pub(crate) struct Bytes(Box<ffi::Py_buffer>);
+
+/// What is to be written.
+pub(crate) enum Data<'a, 'py> {
+    /// Of `bytes`, which never change.
+    Constant(&'a Bound<'py, PyBytes>),
+    Buffer(Bytes),
+}
+
+impl<'a, 'py> Data<'a, 'py> {
+    pub(crate) fn of(object: &'a Bound<'py, PyAny>) -> PyResult<Self> {
+        match object.cast::<PyBytes>() {
+            Ok(bytes) => Ok(Data::Constant(bytes)),
+            Err(_) => Bytes::of(object).map(Data::Buffer),
+        }
+    }
+
+    pub(crate) fn as_slice(&self) -> &[u8] {
+        match self {
+            Data::Constant(bytes) => bytes.as_bytes(),
+            Data::Buffer(bytes) => bytes.as_slice(),
+        }
+    }
+}
 
 // SAFETY: the bytes are pinned by the buffer, which any thread may read or, if it is writable, write.
 // Other Python threads may do so at the same time, as with any buffer of Python's.

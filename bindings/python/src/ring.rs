@@ -17,7 +17,7 @@ use pyo3::types::{PyBytes, PyMemoryView, PyType};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use crate::errors::exception;
-use crate::lent::{Bytes, Lending};
+use crate::lent::{Data, Lending};
 use crate::options;
 use crate::shared::Shared;
 
@@ -305,8 +305,8 @@ end!(Producer, {
     /// See the stubs.
     fn send(&self, py: Python<'_>, message: &Bound<'_, PyAny>) -> PyResult<()> {
         self.lending.end(py)?;
-        let bytes = Bytes::of(message)?;
-        let all = bytes.as_slice();
+        let message = Data::of(message)?;
+        let all = message.as_slice();
         wait(&self.shared, py, |end| end.end().send(all))
     }
 

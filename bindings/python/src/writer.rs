@@ -11,14 +11,14 @@ use pyo3::prelude::*;
 use pyo3::types::PyMemoryView;
 
 use crate::errors::{exception, in_use};
-use crate::lent::{Bytes, Lending};
+use crate::lent::{Data, Lending};
 use crate::options;
 use crate::shared::Shared;
 
 /// Shorter writes are gathered, without giving up the interpreter's lock.
 const SMALL: usize = 4096;
 /// As many bytes of them as are gathered.
-const GATHERED: usize = 16 * 1024;
+const GATHERED: usize = 64 * 1024;
 
 /// A writer, and the short writes that it has not got yet.
 struct State {
@@ -159,8 +159,8 @@ impl Writer {
     /// See the stubs.
     fn write(&self, py: Python<'_>, data: &Bound<'_, PyAny>) -> PyResult<usize> {
         self.lending.end(py)?;
-        let bytes = Bytes::of(data)?;
-        let all = bytes.as_slice();
+        let data = Data::of(data)?;
+        let all = data.as_slice();
         if all.len() <= SMALL {
             let mut state = self.shared.lock().ok_or_else(in_use)?;
             if state.gathered.len() + all.len() <= GATHERED && !state.writer.is_finished() {
