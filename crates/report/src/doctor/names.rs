@@ -1,12 +1,15 @@
 //! How processes, descriptors and links are called.
 
-use pipespeed_pipeline::diagnosis::{ActiveStage, Who};
+use pipespeed_pipeline::diagnosis::{ActiveStage, LeakedWriteEnd, Who};
 use pipespeed_pipeline::observe::Observation;
 use pipespeed_pipeline::proc::LinkId;
-use pipespeed_pipeline::sample::Observed;
+use pipespeed_pipeline::sample::{Observed, Shares};
 
 use super::table::size_and_fill;
 use crate::format::significant;
+
+/// A child that works for this share of the time is waited for with reason.
+const MIN_WORKING: f64 = 0.5;
 
 pub(super) fn full(who: &Who) -> String {
     format!("{} (pid {})", who.name, who.pid)
@@ -100,4 +103,24 @@ pub(super) fn pipe_name(observation: &Observation, id: LinkId) -> String {
         Some(state) => format!("{name} ({state})"),
         None => name,
     }
+}
+
+/// The child for which the holder of a write end waits, without that end, if it works for most of the
+/// time, and the share in which it does.
+pub(super) fn working_child(
+    observation: &Observation,
+    leaked: &LeakedWriteEnd,
+) -> Option<(String, f64)> {
+    let works = |shares: &Shares| shares.runs + shares.queued + shares.disk;
+    let children = leaked.waits_for.iter();
+    let named = children.filter_map(|child| {
+        let observed = observation.find(child.pid)?;
+        Some((full(child), works(&observed.shares)))
+    });
+    let sampled = observation.find(leaked.holder.pid).and_then(|holder| {
+        let children = holder.children.as_ref()?;
+        Some((children.names.first()?.clone(), works(&children.shares)))
+    });
+    let mut all = named.chain(sampled);
+    all.find(|(_, share)| *share >= MIN_WORKING)
 }

@@ -6,8 +6,7 @@ use pipespeed_pipeline::observe::Observation;
 use pipespeed_pipeline::proc::{Language, LinkId};
 use pipespeed_pipeline::sample::Observed;
 
-use super::names::{full, stream, written_as};
-use super::verdict::working_child;
+use super::names::{full, stream, working_child, written_as};
 use crate::format::list;
 
 /// A reader that waits for input for this share of the time reads that.

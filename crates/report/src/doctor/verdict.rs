@@ -5,19 +5,17 @@ use pipespeed_pipeline::diagnosis::{
 };
 use pipespeed_pipeline::graph::LinkSide;
 use pipespeed_pipeline::observe::Observation;
-use pipespeed_pipeline::sample::Shares;
 use pipespeed_pipeline::wait::Outside;
 
 use super::deadlock::headline;
-use super::names::{descriptor, duration, full, full_of_active, is_one, stream, written_as};
+use super::names::{
+    descriptor, duration, full, full_of_active, is_one, stream, working_child, written_as,
+};
 use super::notes::unseen;
 use super::table::percent;
 use super::{count_stages, unread_bytes};
 use crate::format::{list, pluralize};
 use crate::style::{GREEN, RED, YELLOW};
-
-/// A child that works for this share of the time is waited for with reason.
-const MIN_WORKING: f64 = 0.5;
 
 /// The verdict, and the first finding that leads to it.
 pub(super) fn describe_verdict(observation: &Observation, findings: &[Finding]) -> String {
@@ -229,24 +227,4 @@ fn describe_leaked(observation: &Observation, leaked: &LeakedWriteEnd) -> String
         "{reader} waits for it, and {} keeps the write end open ({fd}); {moved} for {time}{works}.",
         full(&leaked.holder),
     )
-}
-
-/// The child for which the holder of a write end waits, without that end, if it works for most of the
-/// time, and the share in which it does.
-pub(super) fn working_child(
-    observation: &Observation,
-    leaked: &LeakedWriteEnd,
-) -> Option<(String, f64)> {
-    let works = |shares: &Shares| shares.runs + shares.queued + shares.disk;
-    let children = leaked.waits_for.iter();
-    let named = children.filter_map(|child| {
-        let observed = observation.find(child.pid)?;
-        Some((full(child), works(&observed.shares)))
-    });
-    let sampled = observation.find(leaked.holder.pid).and_then(|holder| {
-        let children = holder.children.as_ref()?;
-        Some((children.names.first()?.clone(), works(&children.shares)))
-    });
-    let mut all = named.chain(sampled);
-    all.find(|(_, share)| *share >= MIN_WORKING)
 }
