@@ -6,7 +6,12 @@ use rustix::io::Errno;
 
 /// What happened, and why, if the error has a cause.
 pub fn message(error: &io::Error) -> String {
-    let text = error.to_string();
+    let mut text = error.to_string();
+    if let Some(number) = error.raw_os_error() {
+        // The number is passed on beside it.
+        let suffix = format!(" (os error {number})");
+        text.truncate(text.strip_suffix(&suffix).map_or(text.len(), str::len));
+    }
     match error.get_ref().and_then(|inner| inner.source()) {
         Some(source) => format!("{text}: {source}"),
         None => text,

@@ -119,6 +119,13 @@ impl Writer {
         }
     }
 
+    /// Gives up what was not sent. Never waits.
+    pub fn discard(&mut self) {
+        if let State::Open(lending) = std::mem::replace(&mut self.0, State::Broken) {
+            lending.take().discard();
+        }
+    }
+
     /// Whether it was finished.
     pub fn is_finished(&self) -> bool {
         !matches!(self.0, State::Open(_))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import threading
 from collections import deque
@@ -34,6 +35,10 @@ class Popen(subprocess.Popen[bytes]):
     ) -> None:
         if kwargs.get("text") or kwargs.get("universal_newlines") or kwargs.get("encoding"):
             raise ValueError("fastpipes.Popen is for bytes: wrap its pipes in io.TextIOWrapper")
+        if pipe_size not in ("auto", None) and not (isinstance(pipe_size, int) and pipe_size > 0):
+            raise ValueError('pipe_size must be a number of bytes, "auto" or None')
+        if stderr_tail_size < 1:
+            raise ValueError("stderr_tail_size must be at least 1")
         self._tail: deque[bytes] = deque()
         self._tail_size = stderr_tail_size
         self._drain: threading.Thread | None = None
@@ -51,7 +56,7 @@ class Popen(subprocess.Popen[bytes]):
     def _read_stderr(self, stderr: IO[bytes]) -> None:
         with stderr:
             # What is there, up to 64 KiB: it may be long until there is more.
-            while chunk := stderr.read1(65536):  # type: ignore[attr-defined]
+            while chunk := os.read(stderr.fileno(), 65536):
                 self._tail.append(chunk)
                 while sum(map(len, self._tail)) - len(self._tail[0]) >= self._tail_size:
                     self._tail.popleft()

@@ -12,7 +12,11 @@ use crate::options;
 /// Time between two looks at signals.
 const INTERVAL: Duration = Duration::from_millis(100);
 
-/// See the stubs.
+/// Moves bytes from src to dst until it ends, by splice(2), sendfile(2), copy_file_range(2), or
+/// reads and writes. Returns how many. progress is called with the number of bytes so far, at the
+/// start, every interval seconds, and at the end; False ends the copy. copy_bytes only reads and
+/// writes, for files that are being modified. If bytes were taken and not delivered, the exception
+/// has them as `undelivered`.
 #[pyfunction]
 #[pyo3(signature = (src, dst, *, progress=None, interval=0.1, limit=None, copy_bytes=false, keep_capacity=false))]
 #[expect(clippy::too_many_arguments, reason = "keywords in Python")]
@@ -90,7 +94,8 @@ fn with_undelivered(py: Python<'_>, error: PyErr, undelivered: &[u8]) -> PyResul
     Ok(error)
 }
 
-/// See the stubs.
+/// Makes a pipe as large as size, or as close to that as this user may, and never smaller. Returns
+/// its size.
 #[pyfunction]
 pub(crate) fn set_pipe_size(file: &Bound<'_, PyAny>, size: usize) -> PyResult<usize> {
     use rustix::pipe::{fcntl_getpipe_size, fcntl_setpipe_size};

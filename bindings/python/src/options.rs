@@ -6,6 +6,7 @@ use fastpipe::{AssertReaderCopies, Method, Wait};
 use fastpipe_handles::Descriptor;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
+use pyo3::types::PyInt;
 
 use crate::errors::exception;
 
@@ -13,6 +14,7 @@ use crate::errors::exception;
 pub(crate) fn descriptor(file: &Bound<'_, PyAny>) -> PyResult<Descriptor> {
     let fd: i32 = match file.extract() {
         Ok(fd) => fd,
+        Err(error) if file.is_instance_of::<PyInt>() => return Err(error),
         Err(_) => {
             if file.hasattr("flush")? {
                 file.call_method0("flush")?;

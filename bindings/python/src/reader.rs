@@ -13,7 +13,8 @@ use crate::lent::Bytes;
 use crate::options;
 use crate::shared::Shared;
 
-/// See the stubs.
+/// Buffered input with few, large reads. Don't set capacity if the writer uses vmsplice(2) and
+/// relies on the pipe's size.
 #[pyclass(frozen, weakref, module = "fastpipes")]
 pub(crate) struct Reader {
     shared: Shared<fastpipe::Reader<Descriptor>>,
@@ -49,7 +50,7 @@ impl Reader {
         })
     }
 
-    /// See the stubs.
+    /// Reads at least one byte into the buffer. Returns how many; 0 at the end.
     fn readinto(&self, py: Python<'_>, buffer: &Bound<'_, PyAny>) -> PyResult<usize> {
         let mut bytes = Bytes::writable(buffer)?;
         let into = std::sync::Mutex::new(bytes.as_mut_slice());
@@ -61,7 +62,8 @@ impl Reader {
         })
     }
 
-    /// See the stubs.
+    /// Reads at least one byte and at most size bytes; everything if size is negative. b"" at the
+    /// end.
     #[pyo3(signature = (size=-1))]
     fn read<'py>(&self, py: Python<'py>, size: isize) -> PyResult<Bound<'py, PyBytes>> {
         let limit = usize::try_from(size).unwrap_or(usize::MAX);

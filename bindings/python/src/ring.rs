@@ -35,10 +35,17 @@ struct Side<E> {
     /// `None` once it was closed or passed on.
     end: Option<E>,
     timeout: Option<Duration>,
+    /// The only process that may use it.
+    owner: u32,
 }
 
 impl<E> Side<E> {
     fn end(&mut self) -> io::Result<&mut E> {
+        if self.owner != std::process::id() {
+            return Err(io::Error::other(
+                "this end belongs to the parent process: pass the child a descriptor, by detach() and from_fd()",
+            ));
+        }
         let closed = || io::Error::new(ErrorKind::InvalidInput, "this end was closed or passed on");
         self.end.as_mut().ok_or_else(closed)
     }
@@ -90,7 +97,7 @@ fn peer_of(pid: i32) -> io::Result<Peer> {
     }
 }
 
-/// See the stubs.
+/// Creates a ring buffer of capacity bytes, rounded up to a power of two of whole pages.
 #[pyfunction]
 pub(crate) fn ring(capacity: usize) -> PyResult<(Producer, Consumer)> {
     let (producer, consumer) = rings::pair(capacity).map_err(exception)?;
@@ -106,6 +113,7 @@ macro_rules! end {
                     shared: Shared::new(Side {
                         end: Some(end.into()),
                         timeout: None,
+                        owner: std::process::id(),
                     }),
                     lending: Lending::default(),
                     passed_on: Mutex::new(None),
@@ -131,7 +139,9 @@ macro_rules! end {
 
         #[pymethods]
         impl $End {
-            /// See the stubs.
+            /// Creates a ring, and passes its other end over a Unix stream socket to a process that
+            /// calls accept(). Waits until it has, or for the socket's receive timeout
+            /// (SO_RCVTIMEO). Each notices the other's death.
             #[classmethod]
             fn offer(
                 _class: &Bound<'_, PyType>,
@@ -143,7 +153,7 @@ macro_rules! end {
                 Ok(Self::new(end.map_err(exception)?))
             }
 
-            /// See the stubs.
+            /// Takes the end that is offered, of a ring of at most limit bytes (64 MiB by default).
             #[classmethod]
             #[pyo3(signature = (socket, limit=rings::MAX_ACCEPTED))]
             fn accept(
@@ -156,14 +166,14 @@ macro_rules! end {
                 Ok(Self::new(end.map_err(exception)?))
             }
 
-            /// See the stubs.
+            /// Takes the end in a descriptor that was inherited or received.
             #[classmethod]
             fn from_fd(_class: &Bound<'_, PyType>, fd: &Bound<'_, PyAny>) -> PyResult<Self> {
                 let end = rings::$End::from_fd(options::duplicate(fd)?);
                 Ok(Self::new(end.map_err(exception)?))
             }
 
-            /// See the stubs.
+            /// Turns the end into a descriptor, for a child to inherit; the caller closes it.
             fn detach(&self, py: Python<'_>) -> PyResult<c_int> {
                 match self.take(py)? {
                     Some(end) => Ok(end.into_fd().map_err(exception)?.into_raw_fd()),
@@ -189,7 +199,9 @@ macro_rules! end {
                 Ok(passed)
             }
 
-            /// See the stubs.
+            /// Watches the process that has the other end, so that its death ends a wait with
+            /// ConnectionResetError: a child, or with 0 the parent. Not needed after offer() and
+            /// accept().
             fn watch(&self, py: Python<'_>, pid: i32) -> PyResult<()> {
                 if pid < 0 {
                     return Err(PyValueError::new_err(format!("{pid} is no process id")));
@@ -200,7 +212,7 @@ macro_rules! end {
                 })
             }
 
-            /// See the stubs.
+            /// Sets how to wait, and for how many seconds at most (TimeoutError).
             #[pyo3(signature = (wait="block", timeout=None))]
             fn set_wait(&self, py: Python<'_>, wait: &str, timeout: Option<f64>) -> PyResult<()> {
                 let wait: Wait = options::wait(wait)?;
@@ -221,7 +233,7 @@ macro_rules! end {
                 self.now(py, |end| Ok(end.capacity()))
             }
 
-            /// See the stubs.
+            /// The state of the other process.
             #[getter]
             fn peer(&self, py: Python<'_>) -> PyResult<&'static str> {
                 Ok(match self.now(py, |end| end.peer_state())? {
@@ -232,12 +244,14 @@ macro_rules! end {
                 })
             }
 
-            /// See the stubs.
+            /// A descriptor that becomes readable once after each BlockingIOError (wait="never"),
+            /// when there is room or data again: for asyncio's add_reader() and selectors. Only
+            /// after offer() or accept().
             fn fileno(&self, py: Python<'_>) -> PyResult<c_int> {
                 self.now(py, |end| end.ready_fd().map(|fd| fd.as_raw_fd()))
             }
 
-            /// See the stubs.
+            /// Closes the end. The producer's thereby marks the end of the data.
             fn close(&self, py: Python<'_>) -> PyResult<()> {
                 drop(self.take(py)?);
                 Ok(())
@@ -264,7 +278,7 @@ macro_rules! end {
     };
 }
 
-/// See the stubs.
+/// The end of a ring that puts bytes in.
 #[pyclass(frozen, weakref, module = "fastpipes")]
 pub(crate) struct Producer {
     shared: Shared<Side<fastpipe_handles::Producer>>,
@@ -287,7 +301,8 @@ end!(Producer, {
         self.lending.released();
     }
 
-    /// See the stubs.
+    /// Waits for room for that many bytes, and lends all that is known to be free. See
+    /// Writer.lend().
     #[pyo3(signature = (at_least=0))]
     fn lend<'py>(slf: &Bound<'py, Self>, at_least: usize) -> PyResult<Bound<'py, PyMemoryView>> {
         let (this, py) = (slf.get(), slf.py());
@@ -296,13 +311,13 @@ end!(Producer, {
         this.lending.lend(slf.as_any(), lent.0, false)
     }
 
-    /// See the stubs.
+    /// Makes the first n bytes of it available to the consumer.
     fn commit(&self, py: Python<'_>, n: usize) -> PyResult<()> {
         self.lending.end(py)?;
         self.shared.run(py, |side| side.end()?.commit(n))
     }
 
-    /// See the stubs.
+    /// Sends a message, which receive() returns as a whole. Not to be mixed with commit().
     fn send(&self, py: Python<'_>, message: &Bound<'_, PyAny>) -> PyResult<()> {
         self.lending.end(py)?;
         let message = Data::of(message)?;
@@ -310,14 +325,15 @@ end!(Producer, {
         wait(&self.shared, py, |end| end.end().send(all))
     }
 
-    /// See the stubs.
+    /// Waits until the consumer has released everything.
     fn wait_drained(&self, py: Python<'_>) -> PyResult<()> {
         self.lending.end(py)?;
         wait(&self.shared, py, |end| end.end().wait_drained())
     }
 });
 
-/// See the stubs.
+/// The end of a ring that takes bytes out. The other process can change them at any time: copy
+/// those of a process that is not trusted before they are checked.
 #[pyclass(frozen, weakref, module = "fastpipes")]
 pub(crate) struct Consumer {
     shared: Shared<Side<fastpipe_handles::Consumer>>,
@@ -340,7 +356,8 @@ end!(Consumer, {
         self.lending.released();
     }
 
-    /// See the stubs.
+    /// Waits for that many bytes, and shows all that are known to be there, read-only: fewer only
+    /// at the end of the data, and none after it. See Writer.lend().
     #[pyo3(signature = (at_least=0))]
     fn peek<'py>(slf: &Bound<'py, Self>, at_least: usize) -> PyResult<Bound<'py, PyMemoryView>> {
         let (this, py) = (slf.get(), slf.py());
@@ -349,13 +366,13 @@ end!(Consumer, {
         this.lending.lend(slf.as_any(), lent.0, true)
     }
 
-    /// See the stubs.
+    /// Takes the first n of them out of the ring.
     fn release(&self, py: Python<'_>, n: usize) -> PyResult<()> {
         self.lending.end(py)?;
         self.shared.run(py, |side| side.end()?.release(n))
     }
 
-    /// See the stubs.
+    /// Waits for the next message; None at the end.
     fn receive<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyBytes>>> {
         self.lending.end(py)?;
         let message = wait(&self.shared, py, |end| {

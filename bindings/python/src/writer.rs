@@ -43,7 +43,13 @@ impl State {
     }
 }
 
-/// See the stubs.
+/// Output by the fastest way that is correct for whatever reads it.
+/// file is a descriptor, or anything with fileno(); it stays open, and the caller closes it
+/// afterwards. One thread at a time may use a writer. A forked child can't use its parent's.
+/// method="drained" asserts that every reader copies by read(2), and passes nothing on by splice(2)
+/// or tee(2), as some versions of cat and pv do: otherwise they read wrong bytes. "cow_checked",
+/// and "auto" with allow_clone, call clone(2) very often: only for small processes that do little
+/// else.
 #[pyclass(frozen, weakref, module = "fastpipes")]
 pub(crate) struct Writer {
     shared: Shared<State>,
@@ -53,7 +59,7 @@ pub(crate) struct Writer {
     _file: Py<PyAny>,
 }
 
-/// See the stubs.
+/// What a writer has done.
 #[pyclass(frozen, get_all, module = "fastpipes")]
 #[derive(Debug)]
 pub(crate) struct Report {
@@ -131,7 +137,9 @@ impl Writer {
         })
     }
 
-    /// See the stubs.
+    /// Lends memory for the next bytes: at least that many; 0 means as many as suit. It holds
+    /// zeroes or old bytes. Any other call takes it back, after which its use raises ValueError;
+    /// while an array or another view still has it, that call raises BufferError and does nothing.
     #[pyo3(signature = (at_least=0))]
     fn lend<'py>(slf: &Bound<'py, Self>, at_least: usize) -> PyResult<Bound<'py, PyMemoryView>> {
         let (this, py) = (slf.get(), slf.py());
@@ -143,7 +151,7 @@ impl Writer {
         this.lending.lend(slf.as_any(), lent.0, false)
     }
 
-    /// See the stubs.
+    /// Sends the first n bytes of the memory lent.
     fn commit(&self, py: Python<'_>, n: usize) -> PyResult<()> {
         self.lending.end(py)?;
         match self.shared.once(py, |state| state.writer.commit(n))? {
@@ -156,7 +164,8 @@ impl Writer {
         }
     }
 
-    /// See the stubs.
+    /// Buffers data, and sends full buffers. Returns how many bytes were accepted: all, unless with
+    /// wait="never".
     fn write(&self, py: Python<'_>, data: &Bound<'_, PyAny>) -> PyResult<usize> {
         self.lending.end(py)?;
         let data = Data::of(data)?;
@@ -188,7 +197,7 @@ impl Writer {
         Ok(written)
     }
 
-    /// See the stubs.
+    /// Sends what is buffered. Does not wait until it was read.
     fn flush(&self, py: Python<'_>) -> PyResult<()> {
         self.lending.end(py)?;
         self.shared.run(py, |state| {
@@ -197,7 +206,8 @@ impl Writer {
         })
     }
 
-    /// See the stubs.
+    /// Sends what is buffered, and lets go of the file: the reader sees the end once that is
+    /// closed.
     fn finish(&self, py: Python<'_>) -> PyResult<()> {
         self.lending.end(py)?;
         self.shared.run(py, |state| {
@@ -206,7 +216,7 @@ impl Writer {
         })
     }
 
-    /// See the stubs.
+    /// What it has done so far.
     fn report(&self, py: Python<'_>) -> PyResult<Report> {
         self.lending.end(py)?;
         let report = self.shared.run(py, |state| state.writer.report())?;
@@ -268,23 +278,27 @@ struct Address(fastpipe_handles::Lent);
 unsafe impl Send for Address {}
 
 impl Drop for Writer {
-    /// Sends what is buffered, without the interpreter's lock: the reader may be a thread.
+    /// Sends what is buffered, without the interpreter's lock: the reader may be a thread. A signal whose
+    /// handler raises, as Ctrl-C does, gives that up.
     fn drop(&mut self) {
         Python::attach(|py| {
-            py.detach(|| {
-                if let Some(mut state) = self.shared.lock()
-                    && !state.writer.is_finished()
-                {
-                    // Errors are for those who finish.
-                    while !state.gathered.is_empty() {
-                        match state.pass_on() {
-                            Err(error) if error.kind() != ErrorKind::Interrupted => return,
-                            _ => {}
-                        }
-                    }
-                    let _ = state.writer.finish();
-                }
+            let is_open = self
+                .shared
+                .lock()
+                .is_some_and(|state| !state.writer.is_finished());
+            if !is_open {
+                return;
+            }
+            let finished = self.shared.run(py, |state| {
+                state.pass_on()?;
+                state.writer.finish()
             });
+            if finished.is_err()
+                && let Some(mut state) = self.shared.lock()
+            {
+                // Errors are for those who finish.
+                state.writer.discard();
+            }
         });
     }
 }

@@ -420,8 +420,54 @@ def test_popen_sizes_pipes_and_never_blocks_on_standard_error():
         out, err = child.communicate()
         assert (out, err) == (b"done\n", None)
     assert child.stderr_tail.endswith(b"xend") and len(child.stderr_tail) == 65536
-    with pytest.raises(ValueError, match="bytes"):
-        fastpipes.Popen(["true"], text=True)
+    for wrong in ({"text": True}, {"pipe_size": -1}, {"stderr_tail_size": 0}):
+        with pytest.raises(ValueError, match="bytes|least"):
+            fastpipes.Popen(["true"], **wrong)
+    with fastpipes.Popen(["sh", "-c", "echo err >&2"], stderr=subprocess.PIPE, bufsize=0) as child:
+        child.wait()
+    assert child.stderr_tail == b"err\n"
+
+
+def test_a_forked_child_is_refused_and_changes_nothing():
+    producer, consumer = fastpipes.ring(4096)
+    pid = os.fork()
+    if pid == 0:
+        try:
+            producer.send(b"from the child")
+        except OSError:
+            os._exit(7)
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7
+    producer.send(b"from the parent")
+    assert consumer.receive() == b"from the parent"
+
+
+def test_a_ring_is_no_standard_stream():
+    script = "import fastpipes, os; ends = fastpipes.ring(4096)\ntry: os.fstat(1)\nexcept OSError: os._exit(7)"
+    closed = lambda: os.close(1)  # noqa: E731
+    assert subprocess.run([sys.executable, "-c", script], preexec_fn=closed).returncode == 7
+
+
+def test_ctrl_c_gives_up_what_a_deleted_writer_has():
+    script = """
+import fastpipes, os, signal, threading
+reader, writer = os.pipe()
+out = fastpipes.Writer(writer)
+try:
+    print("ready", flush=True)
+    out.write(bytes(8 << 20))
+except KeyboardInterrupt:
+    print("deleting", flush=True)
+del out
+print("deleted", flush=True)
+"""
+    child = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE)
+    for line in (b"ready\n", b"deleting\n"):
+        assert child.stdout.readline() == line
+        while open(f"/proc/{child.pid}/stat").read().rsplit(") ", 1)[1][0] != "S":
+            assert child.poll() is None
+        child.send_signal(signal.SIGINT)
+    assert child.communicate(timeout=20)[0] == b"deleted\n"
 
 
 def test_the_examples_of_the_documentation():

@@ -5,7 +5,7 @@
 //! shrink is not safe to map.
 
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags};
 use rustix::io::Errno;
@@ -17,10 +17,19 @@ const TMPFS: u64 = 0x0102_1994;
 
 /// Creates a file of `len` zero bytes. Pages are allocated at the first access.
 pub(crate) fn create(name: &str, len: u64) -> io::Result<OwnedFd> {
-    let file = memfd(name, MemfdFlags::empty())?;
+    let file = above_standard(memfd(name, MemfdFlags::empty())?)?;
     rustix::fs::ftruncate(&file, len)?;
     rustix::fs::fcntl_add_seals(&file, SEALS | SealFlags::SEAL)?;
     Ok(file)
+}
+
+/// The descriptor, or a duplicate of it, with a number that is not of a standard stream. In a program that was
+/// started without one of these, what is printed would go there.
+pub(crate) fn above_standard(fd: OwnedFd) -> io::Result<OwnedFd> {
+    if fd.as_raw_fd() < 3 {
+        return Ok(rustix::io::fcntl_dupfd_cloexec(&fd, 3)?);
+    }
+    Ok(fd)
 }
 
 /// Allocates the pages of the first `len` bytes.

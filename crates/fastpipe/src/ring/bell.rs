@@ -14,7 +14,7 @@ use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
 
 use crate::pipe::capacity;
-use crate::sealed::refused;
+use crate::sealed::{self, refused};
 use crate::transfer::{Counts, Nowait};
 use crate::wait::poll_now;
 
@@ -142,7 +142,10 @@ fn one_way() -> io::Result<(OwnedFd, OwnedFd)> {
     let (reader, writer) = pipe_with(PipeFlags::CLOEXEC)?;
     // Without /proc, a peer that dies while it is being woken costs a SIGPIPE.
     let writer = open_for_both(&writer).unwrap_or(writer);
-    Ok((reader, writer))
+    Ok((
+        sealed::above_standard(reader)?,
+        sealed::above_standard(writer)?,
+    ))
 }
 
 /// Opens a pipe for reading, too, so that writing to it never raises SIGPIPE.

@@ -306,6 +306,12 @@ impl<F: AsFd> Writer<F> {
         Ok(self.finish_keeping()?.0)
     }
 
+    /// Gives up the [queued](Self::queued) bytes, and drops the output. Unlike dropping the writer, this never
+    /// waits.
+    pub fn discard(mut self) {
+        self.out = None;
+    }
+
     fn finish_keeping(mut self) -> Result<(F, Report), FinishError<F>> {
         if let Err(error) = self.push() {
             return Err(FinishError::new(error, self));
