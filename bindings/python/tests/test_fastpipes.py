@@ -455,7 +455,7 @@ reader, writer = os.pipe()
 out = fastpipes.Writer(writer)
 try:
     print("ready", flush=True)
-    out.write(bytes(8 << 20))
+    out.commit(len(out.lend(8 << 20)))
 except KeyboardInterrupt:
     print("deleting", flush=True)
 del out
