@@ -23,7 +23,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use nix::libc;
+use nix::libc::{self, siginfo_t};
 use nix::sys::signal::{
     SaFlags, SigAction, SigHandler, SigSet, SigmaskHow, Signal, raise, sigaction,
 };
@@ -92,6 +92,8 @@ struct Received {
     signal: AtomicUsize,
     /// Milliseconds from the installation to the first signal, and 1; 0 before it.
     at: AtomicU64,
+    /// Whether the kernel sent it, as a terminal does.
+    is_from_kernel: AtomicBool,
 }
 
 impl SignalFlag {
@@ -104,7 +106,7 @@ impl SignalFlag {
         let flag = SignalFlag::never();
         for number in not_ignored() {
             let flag = flag.clone();
-            register(number, move || flag.handle(number))?;
+            register(number, move |info| flag.handle(number, info))?;
         }
         unblock();
         Ok(flag)
@@ -117,7 +119,7 @@ impl SignalFlag {
         }
     }
 
-    fn handle(&self, number: i32) {
+    fn handle(&self, number: i32, info: &siginfo_t) {
         let now = self.installed.elapsed().as_millis() as u64 + 1;
         let (before, after) = (Ordering::SeqCst, Ordering::SeqCst);
         match self.received.at.compare_exchange(0, now, before, after) {
@@ -126,6 +128,10 @@ impl SignalFlag {
                     .signal
                     .store(number as usize, Ordering::SeqCst);
                 FIRST.store(number, Ordering::SeqCst);
+                let is_from_kernel = info.si_code == libc::SI_KERNEL;
+                self.received
+                    .is_from_kernel
+                    .store(is_from_kernel, Ordering::SeqCst);
             }
             Err(first) if now.saturating_sub(first) >= GRACE.as_millis() as u64 => {
                 let _ = signal_hook::low_level::emulate_default_handler(number);
@@ -154,11 +160,11 @@ fn not_ignored() -> impl Iterator<Item = i32> {
     all.filter(|number| !is_ignored(*number))
 }
 
-fn register(number: i32, handle: impl Fn() + Sync + Send + 'static) -> io::Result<()> {
+fn register(number: i32, handle: impl Fn(&siginfo_t) + Sync + Send + 'static) -> io::Result<()> {
     // SAFETY: the handlers of this module read the clock, store to atomics, send a byte or look at a
     // child by a system call that leaves errno alone, and let signal-hook emulate the default handler: all
     // that is allowed in a signal handler (signal-safety(7)).
-    unsafe { signal_hook::low_level::register(number, handle) }.map(drop)
+    unsafe { signal_hook_registry::register_sigaction(number, handle) }.map(drop)
 }
 
 /// Unblocks [`INTERRUPTING`] in this thread and those it starts: a signal mask is
@@ -200,8 +206,8 @@ impl Interrupt {
         let interrupt = Interrupt::never()?;
         for number in not_ignored() {
             let (flag, wake) = (interrupt.flag.clone(), Arc::clone(&interrupt.wake_sender));
-            register(number, move || {
-                flag.handle(number);
+            register(number, move |info| {
+                flag.handle(number, info);
                 // Where there is no room for a byte, there is one already.
                 let _ = send(&*wake, b"!", SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
             })?;
@@ -226,6 +232,14 @@ impl Interrupt {
     /// The signal received, if any.
     pub fn signal(&self) -> Option<i32> {
         self.flag.signal()
+    }
+
+    /// Whether it was Ctrl-C or Ctrl-\\ at a terminal, which go to all processes of the foreground group.
+    pub fn is_from_terminal(&self) -> bool {
+        let is_typed = self
+            .signal()
+            .is_some_and(|signal| matches!(signal, SIGINT | SIGQUIT));
+        is_typed && self.flag.received.is_from_kernel.load(Ordering::SeqCst)
     }
 
     /// Checks that no signal was received.
@@ -317,7 +331,7 @@ impl EndTime {
             at: Arc::default(),
         };
         let noted = time.clone();
-        register(SIGCHLD, move || noted.look())?;
+        register(SIGCHLD, move |_| noted.look())?;
         Ok(time)
     }
 

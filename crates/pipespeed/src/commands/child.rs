@@ -131,7 +131,7 @@ fn say_blind(error: &io::Error) {
 }
 
 /// Waits for the end of the command, and reaps others meanwhile. A signal that arrives is passed
-/// on to all processes of the command, unless it ends by itself, and what is left after the
+/// on to all processes of the command, unless it ends by itself or was typed at a terminal, and what is left after the
 /// command has ended is ended, too.
 pub(super) fn wait(
     proc: &Proc,
@@ -151,7 +151,12 @@ pub(super) fn wait(
     };
     // A real-time signal has no name.
     let signal = Signal::from_named_raw(signal).unwrap_or(Signal::TERM);
-    // A second one might mean more to the command.
+    // A second one might mean more to the command, which has got what was typed at a terminal.
+    if interrupt.is_from_terminal() {
+        let status = child.wait().context("the command")?;
+        end_rest(proc, others, REST_GRACE);
+        return Ok(status);
+    }
     let mut polled = [PollFd::new(ending, PollFlags::IN)];
     let end = Instant::now() + GROUP_GRACE;
     let lives_on = loop {
