@@ -365,7 +365,10 @@ impl Top<'_> {
             // A failure could not be reported anywhere.
             let _ = show_messages(messages);
         }
-        self.interrupt.check()?;
+        // A command that handles the signal says by its status how it went.
+        if status.code().is_none_or(|code| code == 0) {
+            self.interrupt.check()?;
+        }
         exit_as(status)?;
         if shown.is_err() && !has_screen {
             return Err(AlreadyReported(1).into());
