@@ -415,3 +415,24 @@ fn ended_stages_are_shown_and_the_last_ends_the_screen() {
     let message = format!("pipespeed: process {} has ended", pids[0]);
     assert_contains(&text, &["yes | sh | cat", "ended", &message]);
 }
+
+/// A second one would end a program in its cleanup.
+#[test]
+fn a_key_that_sends_a_signal_reaches_the_command_once_and_its_status_counts() {
+    // A second one would come 0.5 s later.
+    let command = "n=0; trap 'n=$((n + 1))' INT; echo ready; until [ $n -gt 0 ]; do sleep 0.1; done; \
+                   for i in 1 2 3 4 5 6 7 8 9 10 11 12; do sleep 0.1; done; echo caught $n; exit 5";
+    for observer in ["doctor --if-stuck 60 --", "top --json /dev/null --"] {
+        let quoted = command.replace('\'', r"'\''");
+        let script = format!(
+            "trap : INT; {PIPESPEED} {observer} sh -c '{quoted}'; echo status $?; echo finished; exec cat"
+        );
+        let Some(tmux) = Tmux::start(80, 24, &script) else {
+            return;
+        };
+        tmux.until("ready", |text| text.contains("ready"));
+        tmux.press("C-c");
+        let text = tmux.until("left", |text| text.contains("finished"));
+        assert_contains(&text, &["caught 1\n", "status 5\n"]);
+    }
+}
