@@ -219,7 +219,7 @@ mod tests {
         let was_dead = peer.as_ref().map(Peer::is_dead);
         child.kill().unwrap();
         child.wait().unwrap();
-        match (peer, was_dead) {
+        match (&peer, was_dead) {
             (Ok(peer), Ok(was_dead)) => assert!(!was_dead && peer.is_dead()),
             _ => skip("no pidfd_open here"),
         }
