@@ -5,6 +5,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::os::fd::OwnedFd;
 
 use crate::common;
+use crate::common::process::in_own_process;
 use crate::common::shapes::{cases, waits};
 use crate::common::state::until_unread;
 use crate::common::vmsplice;
@@ -96,34 +97,39 @@ proptest! {
     }
 }
 
+/// In a process of its own: a child that another test forks meanwhile would have the reader.
 #[test]
 fn without_a_reader_a_transfer_fails_with_nothing_moved() {
-    for wait in common::ALL_WAITS {
-        for technique in TECHNIQUES.into_iter().filter(|t| is_allowed(*t)) {
-            let (reader, writer) = pipe_of(CAPACITY);
-            drop(reader);
-            let end = send(technique, writer, wait);
-            assert_eq!(end.kind(), ErrorKind::BrokenPipe, "{technique:?} {wait:?}");
-            assert_eq!(end.moved, 0, "{technique:?} {wait:?}");
+    in_own_process(|| {
+        for wait in common::ALL_WAITS {
+            for technique in TECHNIQUES.into_iter().filter(|t| is_allowed(*t)) {
+                let (reader, writer) = pipe_of(CAPACITY);
+                drop(reader);
+                let end = send(technique, writer, wait);
+                assert_eq!(end.kind(), ErrorKind::BrokenPipe, "{technique:?} {wait:?}");
+                assert_eq!(end.moved, 0, "{technique:?} {wait:?}");
+            }
         }
-    }
+    });
 }
 
 #[test]
 fn tee_to_pipe_without_reader_fails_with_a_broken_pipe() {
-    for wait in common::ALL_WAITS {
-        let (reader, writer) = pipe_of(CAPACITY);
-        let (copy_reader, copy_writer) = pipe_of(CAPACITY);
-        let (out_reader, out_writer) = pipe_of(CAPACITY);
-        File::from(writer).write_all(b"abc").unwrap();
-        drop(copy_reader);
-        let mut input = Input::new(reader, wait);
-        let end = input
-            .tee_and_splice(&copy_writer, &out_writer, 3, Default::default())
-            .unwrap_err();
-        assert_eq!((end.kind(), end.moved), (ErrorKind::BrokenPipe, 0));
-        assert_eq!(fastpipe::pipe::unread(&out_reader).unwrap(), 0);
-        let mut got = [0; 3];
-        assert_eq!(input.read(&mut got).unwrap(), 3, "nothing is lost");
-    }
+    in_own_process(|| {
+        for wait in common::ALL_WAITS {
+            let (reader, writer) = pipe_of(CAPACITY);
+            let (copy_reader, copy_writer) = pipe_of(CAPACITY);
+            let (out_reader, out_writer) = pipe_of(CAPACITY);
+            File::from(writer).write_all(b"abc").unwrap();
+            drop(copy_reader);
+            let mut input = Input::new(reader, wait);
+            let end = input
+                .tee_and_splice(&copy_writer, &out_writer, 3, Default::default())
+                .unwrap_err();
+            assert_eq!((end.kind(), end.moved), (ErrorKind::BrokenPipe, 0));
+            assert_eq!(fastpipe::pipe::unread(&out_reader).unwrap(), 0);
+            let mut got = [0; 3];
+            assert_eq!(input.read(&mut got).unwrap(), 3, "nothing is lost");
+        }
+    });
 }
