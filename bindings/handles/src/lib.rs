@@ -25,6 +25,9 @@ pub struct Lent {
     pub len: usize,
 }
 
+// SAFETY: an address and a length, of memory that any thread may use.
+unsafe impl Send for Lent {}
+
 /// A descriptor that belongs to the caller, who closes it, and not before the handle is gone.
 #[derive(Debug, Clone, Copy)]
 pub struct Descriptor(RawFd);

@@ -34,9 +34,6 @@ struct Region {
     is_readonly: bool,
 }
 
-// SAFETY: an address, of memory that any thread may use.
-unsafe impl Send for Region {}
-
 impl Lending {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -134,10 +131,10 @@ pub(crate) enum Data<'a, 'py> {
 }
 
 impl<'a, 'py> Data<'a, 'py> {
-    pub(crate) fn of(object: &'a Bound<'py, PyAny>) -> PyResult<Self> {
+    pub(crate) fn new(object: &'a Bound<'py, PyAny>) -> PyResult<Self> {
         match object.cast::<PyBytes>() {
             Ok(bytes) => Ok(Data::Constant(bytes)),
-            Err(_) => Bytes::of(object).map(Data::Buffer),
+            Err(_) => Bytes::readable(object).map(Data::Buffer),
         }
     }
 
@@ -166,7 +163,7 @@ impl Bytes {
     }
 
     /// To be read. BufferError unless the bytes are contiguous.
-    pub(crate) fn of(object: &Bound<'_, PyAny>) -> PyResult<Self> {
+    pub(crate) fn readable(object: &Bound<'_, PyAny>) -> PyResult<Self> {
         Self::get(object, ffi::PyBUF_SIMPLE)
     }
 

@@ -9,7 +9,6 @@ use std::time::{Duration, Instant};
 
 use fastpipe::Wait;
 use fastpipe::ring::{self as rings, Peer, PeerState};
-use fastpipe_handles::Lent;
 use pyo3::exceptions::PyValueError;
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -23,12 +22,6 @@ use crate::shared::Shared;
 
 /// Time between two looks at signals.
 const SLICE: Duration = Duration::from_millis(100);
-
-/// An address that passes from one thread state to another.
-struct Address(Lent);
-
-// SAFETY: an address, of memory that any thread may use.
-unsafe impl Send for Address {}
 
 /// One end, and how long it may wait.
 struct Side<E> {
@@ -104,7 +97,8 @@ pub(crate) fn ring(capacity: usize) -> PyResult<(Producer, Consumer)> {
     Ok((Producer::new(producer), Consumer::new(consumer)))
 }
 
-/// The methods that both ends have. One block of methods is allowed for each class.
+/// The methods that both ends have. One block of methods is allowed for each class. Those of the buffer
+/// protocol, which are unsafe, can't come out of this macro: pyo3's own unsafe block would not cover them.
 macro_rules! end {
     ($End:ident, { $($own:tt)* }) => {
         impl $End {
@@ -307,8 +301,8 @@ end!(Producer, {
     fn lend<'py>(slf: &Bound<'py, Self>, at_least: usize) -> PyResult<Bound<'py, PyMemoryView>> {
         let (this, py) = (slf.get(), slf.py());
         this.lending.end(py)?;
-        let lent = wait(&this.shared, py, |end| end.lend(at_least).map(Address))?;
-        this.lending.lend(slf.as_any(), lent.0, false)
+        let lent = wait(&this.shared, py, |end| end.lend(at_least))?;
+        this.lending.lend(slf.as_any(), lent, false)
     }
 
     /// Makes the first n bytes of it available to the consumer.
@@ -320,7 +314,7 @@ end!(Producer, {
     /// Sends a message, which receive() returns as a whole. Not to be mixed with commit().
     fn send(&self, py: Python<'_>, message: &Bound<'_, PyAny>) -> PyResult<()> {
         self.lending.end(py)?;
-        let message = Data::of(message)?;
+        let message = Data::new(message)?;
         let all = message.as_slice();
         wait(&self.shared, py, |end| end.end().send(all))
     }
@@ -362,8 +356,8 @@ end!(Consumer, {
     fn peek<'py>(slf: &Bound<'py, Self>, at_least: usize) -> PyResult<Bound<'py, PyMemoryView>> {
         let (this, py) = (slf.get(), slf.py());
         this.lending.end(py)?;
-        let lent = wait(&this.shared, py, |end| end.peek(at_least).map(Address))?;
-        this.lending.lend(slf.as_any(), lent.0, true)
+        let lent = wait(&this.shared, py, |end| end.peek(at_least))?;
+        this.lending.lend(slf.as_any(), lent, true)
     }
 
     /// Takes the first n of them out of the ring.

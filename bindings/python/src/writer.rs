@@ -146,9 +146,9 @@ impl Writer {
         this.lending.end(py)?;
         let lent = this.shared.run(py, |state| {
             state.pass_on()?;
-            state.writer.lend(at_least).map(Address)
+            state.writer.lend(at_least)
         })?;
-        this.lending.lend(slf.as_any(), lent.0, false)
+        this.lending.lend(slf.as_any(), lent, false)
     }
 
     /// Sends the first n bytes of the memory lent.
@@ -168,7 +168,7 @@ impl Writer {
     /// wait="never".
     fn write(&self, py: Python<'_>, data: &Bound<'_, PyAny>) -> PyResult<usize> {
         self.lending.end(py)?;
-        let data = Data::of(data)?;
+        let data = Data::new(data)?;
         let all = data.as_slice();
         if all.len() <= SMALL {
             let mut state = self.shared.lock().ok_or_else(in_use)?;
@@ -270,12 +270,6 @@ impl Writer {
         self.lending.released();
     }
 }
-
-/// An address that passes from one thread state to another.
-struct Address(fastpipe_handles::Lent);
-
-// SAFETY: an address, of memory that any thread may use.
-unsafe impl Send for Address {}
 
 impl Drop for Writer {
     /// Sends what is buffered, without the interpreter's lock: the reader may be a thread. A signal whose

@@ -195,18 +195,21 @@ fn of_many_threads_only_some_are_examined_at_a_time() {
     });
 }
 
-#[test]
-fn a_kernel_that_counts_no_turns_changes_nothing() {
+/// A /proc with process 7, which sleeps, and these files of it.
+fn sleeping_process(files: &[(&str, &str)]) -> tempfile::TempDir {
     let root = tempfile::tempdir().unwrap();
-    let file = |name: &str, text: &str| {
+    let stat = "7 (x) S 1 1 1 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 1 0";
+    for (name, text) in [("stat", stat), ("task/7/stat", stat)].iter().chain(files) {
         let path = root.path().join("proc/7").join(name);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(path, text).unwrap();
-    };
-    let stat = "7 (x) S 1 1 1 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 1 0";
-    file("stat", stat);
-    file("task/7/stat", stat);
-    file("task/7/wchan", "do_wait");
+    }
+    root
+}
+
+#[test]
+fn a_kernel_that_counts_no_turns_changes_nothing() {
+    let root = sleeping_process(&[("task/7/wchan", "do_wait")]);
     let proc = Proc::below(pipespeed_host::Root(root.path().to_owned()));
     let process = crate::fixtures::process(7, "x", Vec::new());
     let fd_budget = FdBudget::new();
@@ -219,17 +222,10 @@ fn a_kernel_that_counts_no_turns_changes_nothing() {
 
 #[test]
 fn a_sleeper_is_examined_again_once_a_new_end_is_known() {
-    let root = tempfile::tempdir().unwrap();
-    let file = |name: &str, text: &str| {
-        let path = root.path().join("proc/7").join(name);
-        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        std::fs::write(path, text).unwrap();
-    };
-    let stat = "7 (x) S 1 1 1 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 1 0";
-    file("stat", stat);
-    file("task/7/stat", stat);
-    file("task/7/wchan", "anon_pipe_read");
-    file("task/7/schedstat", "10 10 3");
+    let root = sleeping_process(&[
+        ("task/7/wchan", "anon_pipe_read"),
+        ("task/7/schedstat", "10 10 3"),
+    ]);
     let proc = Proc::below(pipespeed_host::Root(root.path().to_owned()));
     let process = crate::fixtures::process(7, "x", Vec::new());
     let fd_budget = FdBudget::new();
