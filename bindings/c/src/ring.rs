@@ -125,7 +125,7 @@ fn lent(lent: Lent, to: (&mut *mut c_void, &mut usize)) {
     *to.1 = lent.len;
 }
 
-/// Creates a ring of capacity bytes, rounded up to a power of two of whole pages, with both of its ends in this
+/// Creates a ring of capacity bytes, rounded up to whole pages, with both of its ends in this
 /// process: for two threads, or to pass one on by fastpipe_ring_into_fd. Sets *producer and *consumer; on failure to
 /// NULL.
 ///

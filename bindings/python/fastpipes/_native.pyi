@@ -133,7 +133,7 @@ def set_pipe_size(file: _File, size: int) -> int:
     size."""
 
 def ring(capacity: int) -> tuple[Producer, Consumer]:
-    """Creates a ring buffer of capacity bytes, rounded up to a power of two of whole pages."""
+    """Creates a ring buffer of capacity bytes, rounded up to whole pages."""
 
 class _End:
     @classmethod

@@ -90,7 +90,7 @@ fn peer_of(pid: i32) -> io::Result<Peer> {
     }
 }
 
-/// Creates a ring buffer of capacity bytes, rounded up to a power of two of whole pages.
+/// Creates a ring buffer of capacity bytes, rounded up to whole pages.
 #[pyfunction]
 pub(crate) fn ring(capacity: usize) -> PyResult<(Producer, Consumer)> {
     let (producer, consumer) = rings::pair(capacity).map_err(exception)?;

@@ -84,8 +84,8 @@ impl Read for Consumer {
         }
         self.wait_for_data(1, into.len())?;
         let n = into.len().min(self.side.available());
-        let position = self.side.position();
-        self.side.memory_mut().copy_out(position, &mut into[..n]);
+        let offset = self.side.offset();
+        self.side.memory_mut().copy_out(offset, &mut into[..n]);
         self.side.publish(n);
         Ok(n)
     }

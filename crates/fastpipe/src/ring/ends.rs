@@ -7,7 +7,7 @@
 macro_rules! both_ends {
     ($End:ident, $mine:literal, $Other:literal, $other:literal, $awaited:literal) => {
         impl $End {
-            /// Creates a ring of `capacity` bytes, rounded up to a power of two of whole pages, and
+            /// Creates a ring of `capacity` bytes, rounded up to whole pages, and
             #[doc = concat!("passes the ", $other, "'s end to the process at the other end of `stream`,")]
             #[doc = concat!("which calls [`", $Other, "::accept`](super::", $Other, "::accept).")]
             /// Waits until it has, or for the stream's read timeout, even if the stream is

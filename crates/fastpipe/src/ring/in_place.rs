@@ -37,8 +37,8 @@ impl<'a> Slot<'a> {
     /// If it does not fit.
     #[inline]
     pub fn write_at(&mut self, at: usize, data: &[u8]) {
-        let position = position(self.side, at, data.len());
-        self.side.memory_mut().copy_in(position, data);
+        let offset = offset(self.side, at, data.len());
+        self.side.memory_mut().copy_in(offset, data);
     }
 
     /// Sets all bytes of `range` to `value`.
@@ -48,8 +48,8 @@ impl<'a> Slot<'a> {
     #[inline]
     pub fn fill(&mut self, range: Range<usize>, value: u8) {
         let len = range.end.saturating_sub(range.start);
-        let position = position(self.side, range.start, len);
-        self.side.memory_mut().fill(position, len, value);
+        let offset = offset(self.side, range.start, len);
+        self.side.memory_mut().fill(offset, len, value);
     }
 
     /// Returns the slot as atomics, since another process may access it. Relaxed
@@ -58,7 +58,7 @@ impl<'a> Slot<'a> {
     pub fn atomics(&self) -> &[AtomicU8] {
         self.side
             .memory()
-            .atomics(self.side.position(), self.side.available())
+            .atomics(self.side.offset(), self.side.available())
     }
 
     /// Returns the slot as plain memory, for trusted consumers.
@@ -70,9 +70,9 @@ impl<'a> Slot<'a> {
     /// that maps the memory itself, or writes through wild pointers, may.
     #[inline]
     pub unsafe fn bytes_mut(&mut self) -> &mut [u8] {
-        let (position, len) = (self.side.position(), self.side.available());
+        let (offset, len) = (self.side.offset(), self.side.available());
         // SAFETY: as promised by the caller; `&mut self` is exclusive here.
-        unsafe { self.side.memory_mut().bytes_mut(position, len) }
+        unsafe { self.side.memory_mut().bytes_mut(offset, len) }
     }
 
     /// Makes the first `n` bytes available to the consumer.
@@ -121,8 +121,8 @@ impl<'a> View<'a> {
     /// If the view has too few bytes.
     #[inline]
     pub fn read_at(&mut self, at: usize, into: &mut [u8]) {
-        let position = position(self.side, at, into.len());
-        self.side.memory_mut().copy_out(position, into);
+        let offset = offset(self.side, at, into.len());
+        self.side.memory_mut().copy_out(offset, into);
     }
 
     /// Returns the view as atomics, since another process may change it.
@@ -130,7 +130,7 @@ impl<'a> View<'a> {
     pub fn atomics(&self) -> &[AtomicU8] {
         self.side
             .memory()
-            .atomics(self.side.position(), self.side.available())
+            .atomics(self.side.offset(), self.side.available())
     }
 
     /// Returns the view as plain memory, for trusted producers.
@@ -142,9 +142,9 @@ impl<'a> View<'a> {
     /// the memory itself, or writes through wild pointers, may.
     #[inline]
     pub unsafe fn bytes(&self) -> &[u8] {
-        let (position, len) = (self.side.position(), self.side.available());
+        let (offset, len) = (self.side.offset(), self.side.available());
         // SAFETY: as promised by the caller.
-        unsafe { self.side.memory().bytes(position, len) }
+        unsafe { self.side.memory().bytes(offset, len) }
     }
 
     /// As [`bytes`](Self::bytes), but borrows the consumer, so that a function can
@@ -156,7 +156,7 @@ impl<'a> View<'a> {
     pub unsafe fn into_bytes(self) -> &'a [u8] {
         let side: &'a RingSide = self.side;
         // SAFETY: as promised by the caller.
-        unsafe { side.memory().bytes(side.position(), side.available()) }
+        unsafe { side.memory().bytes(side.offset(), side.available()) }
     }
 
     /// Takes the first `n` bytes out of the ring and frees their room.
@@ -169,13 +169,13 @@ impl<'a> View<'a> {
     }
 }
 
-/// Returns the stream offset of `at`, from which `len` bytes must be available.
+/// Returns the offset of `at` in the ring, from which `len` bytes must be available.
 #[inline]
-fn position(side: &RingSide, at: usize, len: usize) -> u64 {
+fn offset(side: &RingSide, at: usize, len: usize) -> usize {
     let available = side.available();
     assert!(
         at <= available && len <= available - at,
         "{len} bytes at {at} of {available}"
     );
-    side.position().wrapping_add(at as u64)
+    side.offset() + at
 }

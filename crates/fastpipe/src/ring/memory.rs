@@ -32,7 +32,7 @@ pub(super) struct Memory {
     start: NonNull<u8>,
     /// Start of the data.
     data: NonNull<u8>,
-    /// A power of two, and a multiple of the page size.
+    /// A multiple of the page size.
     capacity: usize,
     file: OwnedFd,
 }
@@ -44,8 +44,7 @@ unsafe impl Send for Memory {}
 unsafe impl Sync for Memory {}
 
 impl Memory {
-    /// Creates the memory of a ring. `capacity` is rounded up to a power of two of
-    /// whole pages.
+    /// Creates the memory of a ring. `capacity` is rounded up to whole pages.
     pub(super) fn create(capacity: usize) -> io::Result<Self> {
         if capacity == 0 || capacity > MAX_CAPACITY {
             return Err(io::Error::new(
@@ -53,7 +52,7 @@ impl Memory {
                 "a ring's capacity is 1 byte to 1 GiB",
             ));
         }
-        let capacity = capacity.next_power_of_two().max(page_size());
+        let capacity = capacity.next_multiple_of(page_size());
         let len = (page_size() + capacity) as u64;
         let file = sealed::create("fastpipe-ring", len)?;
         // Allocates the pages, so that a lack of memory is an error now and not a
@@ -76,7 +75,8 @@ impl Memory {
             .ok()
             .and_then(|size| size.checked_sub(page_size()))
             .filter(|capacity| {
-                capacity.is_power_of_two() && (page_size()..=MAX_CAPACITY).contains(capacity)
+                capacity.is_multiple_of(page_size())
+                    && (page_size()..=MAX_CAPACITY).contains(capacity)
             })
             .ok_or_else(|| refused("not a ring: the file has an impossible size"))?;
         if capacity > limit {
@@ -151,62 +151,61 @@ impl Memory {
         unsafe { self.start.cast::<Header>().as_ref() }
     }
 
-    /// Returns the address of the byte at stream offset `position`, which is followed
+    /// Returns the address of the byte at `offset` of the data and its copy, which is followed
     /// by `len - 1` more.
     #[inline]
-    fn at(&self, position: u64, len: usize) -> *mut u8 {
-        assert!(len <= self.capacity);
-        let offset = (position & (self.capacity as u64 - 1)) as usize;
-        // SAFETY: offset is less than the capacity, and len at most that, so
-        // offset + len is within the two mappings of the data.
+    fn at(&self, offset: usize, len: usize) -> *mut u8 {
+        let mapped = 2 * self.capacity;
+        assert!(offset <= mapped && len <= mapped - offset);
+        // SAFETY: offset + len is within the two mappings of the data.
         unsafe { self.data.as_ptr().add(offset) }
     }
 
-    /// Copies `from` to `position`. It must not be longer than the capacity.
+    /// Copies `from` to `offset`. It must not be longer than the capacity.
     #[inline]
-    pub(super) fn copy_in(&mut self, position: u64, from: &[u8]) {
-        copying::copy_in(from, self.atomics(position, from.len()));
+    pub(super) fn copy_in(&mut self, offset: usize, from: &[u8]) {
+        copying::copy_in(from, self.atomics(offset, from.len()));
     }
 
-    /// Copies the bytes at `position` to `to`.
+    /// Copies the bytes at `offset` to `to`.
     #[inline]
-    pub(super) fn copy_out(&mut self, position: u64, to: &mut [u8]) {
-        copying::copy_out(self.atomics(position, to.len()), to);
+    pub(super) fn copy_out(&mut self, offset: usize, to: &mut [u8]) {
+        copying::copy_out(self.atomics(offset, to.len()), to);
     }
 
-    /// Sets `len` bytes at `position` to `value`.
+    /// Sets `len` bytes at `offset` to `value`.
     #[inline]
-    pub(super) fn fill(&mut self, position: u64, len: usize, value: u8) {
-        copying::fill(self.atomics(position, len), value);
+    pub(super) fn fill(&mut self, offset: usize, len: usize, value: u8) {
+        copying::fill(self.atomics(offset, len), value);
     }
 
-    /// Returns `len` bytes at `position`, as atomics since they may change.
+    /// Returns `len` bytes at `offset`, as atomics since they may change.
     #[inline]
-    pub(super) fn atomics(&self, position: u64, len: usize) -> &[AtomicU8] {
-        let from = self.at(position, len).cast::<AtomicU8>();
+    pub(super) fn atomics(&self, offset: usize, len: usize) -> &[AtomicU8] {
+        let from = self.at(offset, len).cast::<AtomicU8>();
         // SAFETY: `at` checked the length; the memory lives as long as self; and
         // concurrent writes to atomics are defined.
         unsafe { slice::from_raw_parts(from, len) }
     }
 
-    /// Returns `len` bytes at `position`.
+    /// Returns `len` bytes at `offset`.
     ///
     /// # Safety
     /// Nobody may write to them while the slice lives.
     #[inline]
-    pub(super) unsafe fn bytes(&self, position: u64, len: usize) -> &[u8] {
-        let from = self.at(position, len);
+    pub(super) unsafe fn bytes(&self, offset: usize, len: usize) -> &[u8] {
+        let from = self.at(offset, len);
         // SAFETY: `at` checked the length; the rest is the caller's promise.
         unsafe { slice::from_raw_parts(from, len) }
     }
 
-    /// Returns `len` bytes at `position`.
+    /// Returns `len` bytes at `offset`.
     ///
     /// # Safety
     /// Nobody else may read or write them while the slice lives.
     #[inline]
-    pub(super) unsafe fn bytes_mut(&mut self, position: u64, len: usize) -> &mut [u8] {
-        let from = self.at(position, len);
+    pub(super) unsafe fn bytes_mut(&mut self, offset: usize, len: usize) -> &mut [u8] {
+        let from = self.at(offset, len);
         // SAFETY: `at` checked the length; the rest is the caller's promise.
         unsafe { slice::from_raw_parts_mut(from, len) }
     }

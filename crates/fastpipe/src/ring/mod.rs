@@ -146,8 +146,7 @@ pub const MAX_CAPACITY: usize = 1 << 30;
 /// bytes. [`accept_up_to`](Consumer::accept_up_to) sets another one.
 pub const MAX_ACCEPTED: usize = 64 << 20;
 
-/// Creates a ring of `capacity` bytes, rounded up to a power of two of whole
-/// pages. Both ends belong to this process: use them in two threads, or pass one
+/// Creates a ring of `capacity` bytes, rounded up to whole pages. Both ends belong to this process: use them in two threads, or pass one
 /// on.
 ///
 /// # Errors

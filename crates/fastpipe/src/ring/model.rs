@@ -129,7 +129,7 @@ impl ModelEnd {
     }
 
     fn cell(&self) -> &UnsafeCell<u64> {
-        &self.ring.data[self.cursor.position() as usize % CAPACITY]
+        &self.ring.data[self.cursor.offset()]
     }
 
     fn publish(&mut self) {

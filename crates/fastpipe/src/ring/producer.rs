@@ -97,8 +97,8 @@ impl Write for Producer {
         }
         self.wait_for_room(1, data.len())?;
         let n = data.len().min(self.side.available());
-        let position = self.side.position();
-        self.side.memory_mut().copy_in(position, &data[..n]);
+        let offset = self.side.offset();
+        self.side.memory_mut().copy_in(offset, &data[..n]);
         self.side.publish(n);
         Ok(n)
     }

@@ -171,8 +171,8 @@ impl RingSide {
     }
 
     #[inline]
-    pub(super) fn position(&self) -> u64 {
-        self.cursor.position()
+    pub(super) fn offset(&self) -> usize {
+        self.cursor.offset()
     }
 
     /// Returns the number of bytes known to be available.
@@ -207,7 +207,7 @@ impl RingSide {
     /// Returns the counts since this end was attached.
     pub(super) fn counts(&self) -> Counts {
         Counts {
-            bytes: self.position().wrapping_sub(self.start_position),
+            bytes: self.cursor.position().wrapping_sub(self.start_position),
             ..self.counts
         }
     }

@@ -61,10 +61,11 @@ struct Machine {
 
 impl Machine {
     fn new(decisions: &mut Decisions<'_>) -> Self {
-        let capacity = decisions.pick(&[1, 5000, 65_536]);
+        let capacity = decisions.pick(&[1, 5000, 10_000, 65_536]);
         let (producer, consumer) = ring::pair(capacity).unwrap();
         let file = producer.as_fd().try_clone_to_owned().unwrap();
-        assert!(producer.capacity() >= capacity);
+        let granted = producer.capacity();
+        assert!(granted >= capacity);
         let mut machine = Machine {
             producer: Some(producer),
             consumer: Some(consumer),
@@ -73,8 +74,14 @@ impl Machine {
             made: 0,
             hostile: false,
         };
-        // Positions are modulo 2^64.
-        let start = decisions.pick(&[0, u64::MAX - 9000, u64::MAX, (1 << 32) - 5000]);
+        // Positions are modulo 2^64. After that many bytes an end that is passed on continues elsewhere, unless the
+        // capacity divides it.
+        let last = if granted.is_power_of_two() {
+            u64::MAX
+        } else {
+            1 << 63
+        };
+        let start = decisions.pick(&[0, last - 9000, last, (1 << 32) - 5000]);
         drop(machine.producer.take().unwrap().into_fd().unwrap());
         drop(machine.consumer.take().unwrap().into_fd().unwrap());
         machine.poke(HEAD, start);

@@ -39,6 +39,8 @@ fn a_fifo_whose_writers_come_and_go_keeps_no_processor_busy() {
                 tokio::task::yield_now().await;
             }
             let _next = open(directory.path("f"), OFlags::WRONLY, Mode::empty()).unwrap();
+            // Its removal takes descriptors.
+            drop(directory);
             use_up_descriptors();
             let mut polls = 0;
             let mut buffer = [0];

@@ -43,7 +43,12 @@ fn as_soon_as_we_wait<T: Send + 'static>(
 #[test]
 fn a_ring_lends_its_whole_capacity_contiguously_at_any_position() {
     let page = fastpipe::pipe::page_size();
-    for (asked, got) in [(1, page), (page, page), (page + 1, 2 * page)] {
+    for (asked, got) in [
+        (1, page),
+        (page, page),
+        (page + 1, 2 * page),
+        (2 * page + 1, 3 * page),
+    ] {
         let (mut producer, mut consumer) = ring::pair(asked).unwrap();
         assert_eq!((producer.capacity(), consumer.capacity()), (got, got));
         for shift in [0, 1, got / 2, got - 1] {

@@ -49,7 +49,7 @@ pub fn open(sizes: ChannelSizes) -> Result<OpenChannel, TrialError> {
 /// [`TrialError::NotRun`] if it does.
 fn check_file_limit(sizes: ChannelSizes) -> Result<(), TrialError> {
     let limit = soft_limit(Resource::RLIMIT_FSIZE);
-    let file = sizes.ring_bytes.next_power_of_two().max(page_size()) + page_size();
+    let file = sizes.ring_bytes.next_multiple_of(page_size()) + page_size();
     if let Some(max) = limit.filter(|max| file as u64 > *max) {
         return Err(TrialError::NotRun(NotRun::limit(format!(
             "a ring for messages of {} needs a file of {file} bytes, but files here are \

@@ -6,6 +6,7 @@ use crate::channel;
 use crate::failure::TrialError;
 use crate::record::Granted;
 use crate::spec::{Channel, ChannelSizes};
+use fastpipe::pipe::page_size;
 use pipespeed_base::size;
 
 pub use crate::channel::eventfd::BYTES as EVENTFD_BYTES;
@@ -77,7 +78,7 @@ fn describe_capacity(channel: Channel, sizes: ChannelSizes, granted: &Granted) -
             bytes(granted.receive_buffer_bytes)
         ),
         _ if channel.is_ring() => {
-            let capacity = Some(sizes.ring_bytes.next_power_of_two());
+            let capacity = Some(sizes.ring_bytes.next_multiple_of(page_size()));
             format!("each ring holds {}", bytes(capacity))
         }
         _ => format!("each pipe holds {}", bytes(granted.pipe_bytes)),
