@@ -5,7 +5,9 @@ use std::time::{Duration, Instant};
 
 use pipespeed_base::process::ProcessHandle;
 use rustix::io::Errno;
-use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, WaitOptions, getpid, waitid, waitpid};
+use rustix::process::{
+    Pid, Signal, WaitId, WaitIdOptions, WaitOptions, getpid, wait, waitid, waitpid,
+};
 
 use crate::others::OtherProcesses;
 use crate::proc::{Proc, tree};
@@ -128,8 +130,8 @@ pub fn end_descendants(proc: &Proc, others: &OtherProcesses, grace: Duration) ->
     let mut only_refused: Option<Instant> = None;
     while start.elapsed() < KILL_TIMEOUT {
         others.update(proc);
-        while waitpid(None, WaitOptions::NOHANG).is_ok_and(|ended| ended.is_some()) {}
-        let is_childless = waitpid(None, WaitOptions::NOHANG).is_err();
+        while wait(WaitOptions::NOHANG).is_ok_and(|ended| ended.is_some()) {}
+        let is_childless = wait(WaitOptions::NOHANG).is_err();
         // The helper that opens pipes ends without being waited for. Of one that /proc hides nothing is known.
         let is_left = |pid: &i32| proc.runs(*pid) || proc.status(*pid).is_none();
         if is_childless || !others.is_empty() && !others.command_children(proc).iter().any(is_left)
@@ -161,7 +163,7 @@ pub fn end_descendants(proc: &Proc, others: &OtherProcesses, grace: Duration) ->
         is_refused: refused.contains(&pid),
     });
     let mut left: Vec<Survivor> = left.collect();
-    let has_children = waitpid(None, WaitOptions::NOHANG).is_ok();
+    let has_children = wait(WaitOptions::NOHANG).is_ok();
     if left.is_empty() && has_children {
         left.extend(hidden_children(proc, others));
     }

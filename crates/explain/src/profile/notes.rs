@@ -220,7 +220,7 @@ fn of_pipeline(pipeline: &PipelineProfile, notes: &mut Vec<String>) {
     }
     if pipeline.left > 0 {
         notes.push(format!(
-            "processes still running at the end of the command, which were ended: {}",
+            "processes that the command has left running: {}",
             pipeline.left
         ));
     }
@@ -302,7 +302,7 @@ mod tests {
         16.62 s of the 20.00 s of processor time are in no stage: those of processes that lived too briefly to be seen, or that ran on after they were last seen
         1: produce: moved 50 % less per second in the phases with sampling than in those without
         2: filter: several of its processes or threads ran, or waited for a processor, at the same time (running on 3.0 processors on average); their times are scaled to the wall time, and sleep at the same time is not shown
-        processes still running at the end of the command, which were ended: 2
+        processes that the command has left running: 2
         ");
     }
 

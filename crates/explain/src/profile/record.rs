@@ -65,7 +65,7 @@ pub struct PipelineProfile {
     pub out_of_time: bool,
     /// How it ended; null if it was ended.
     pub status: Option<Status>,
-    /// Processes still running at its end, which were ended.
+    /// Processes that it has left running at its end.
     pub left: usize,
     /// Samples of any stage that are missing.
     #[serde(flatten)]

@@ -51,7 +51,7 @@ pub struct StartedCommand {
     pub others: OtherProcesses,
 }
 
-/// A running command. All its processes are ended when this is dropped.
+/// A running command. All its processes are ended when this is dropped before its end.
 pub struct Running {
     child: Child,
     /// Readable once the child has ended.
@@ -81,7 +81,7 @@ pub struct RunOutcome {
     pub losses: Losses,
     /// Running time of all its processes that have ended and were reaped.
     pub used: Option<Duration>,
-    /// Number of processes that were left at its end and had to be ended.
+    /// Number of processes that it has left running at its end.
     pub left: usize,
     /// The processes that could not be ended.
     pub survivors: Vec<Survivor>,
@@ -182,11 +182,15 @@ impl Running {
         if has_ended {
             status = Some(Status::new(self.child.wait()?));
             self.reap();
-            left = self.others.command_children(&Proc::default()).len();
         }
         self.is_over = true;
-        let survivors = end_descendants(&Proc::default(), &self.others, Duration::ZERO);
-        left -= survivors.len().min(left);
+        let mut survivors = Vec::new();
+        if has_ended && interrupted.is_none() {
+            // What it has left in the background, or as a daemon, is to go on.
+            left = self.others.command_children(&Proc::default()).len();
+        } else {
+            survivors = end_descendants(&Proc::default(), &self.others, Duration::ZERO);
+        }
         // Now all have a status.
         self.members.look();
         let used = children_time().zip(used_before);

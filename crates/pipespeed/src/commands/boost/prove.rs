@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow};
 use rustix::fs::FileType;
-use rustix::process::{WaitOptions, getpid, set_child_subreaper, waitpid};
+use rustix::process::{WaitOptions, getpid, set_child_subreaper, wait};
 
 use super::input;
 use super::output::{CommandOutput, MAX_SILENCE, QUIET};
@@ -535,7 +535,7 @@ fn reap(proc: &Proc, others: &OtherProcesses) {
     let start = Instant::now();
     while start.elapsed() < END_TIMEOUT {
         others.update(proc);
-        match waitpid(None, WaitOptions::NOHANG) {
+        match wait(WaitOptions::NOHANG) {
             Ok(Some(_)) => {}
             Ok(None) if !others.is_empty() && others.command_children(proc).is_empty() => return,
             Ok(None) => thread::sleep(Duration::from_millis(1)),

@@ -98,15 +98,26 @@ fn a_pipeline_keeps_running_when_its_profile_is_killed() {
 }
 
 #[test]
-fn background_processes_of_a_finished_pipeline_are_ended() {
+fn what_a_finished_pipeline_leaves_goes_on() {
     if !can_sample() {
         return;
     }
-    let mut command = profile("--json -", "(sleep 1000 & true)");
+    let mut command = profile("--json -", "exec 2>&1; sleep 1000 & setsid sleep 1001 &");
     let mark = Mark::on(&mut command);
     let pipeline = pipeline_of(&run_alone(command).succeeded());
+    mark.only_left(&["sleep 1000", "sleep 1001"]);
+    assert_eq!(pipeline["left"], 2, "{pipeline:#}");
+}
+
+/// One of another process group, too.
+#[test]
+fn a_signal_ends_what_a_pipeline_has_in_the_background() {
+    let (running, mark) = start_marked(profile("--no-save", "setsid sleep 1000 & sleep 1001; :"));
+    mark.running("sleep 1000");
+    mark.running("sleep 1001");
+    running.send(Signal::TERM);
+    running.finish().failed(143, &["interrupted by SIGTERM"]);
     mark.nobody_left();
-    assert_eq!(pipeline["left"], 1, "{pipeline:#}");
 }
 
 /// What a shell has that becomes the profile, such as process substitutions: a pipeline.
@@ -115,7 +126,7 @@ const BEFORE: &str = "sleep 1001 </dev/null 2>&1 | sleep 1003 >/dev/null 2>&1 &"
 #[test]
 fn processes_from_before_are_neither_stages_nor_ended() {
     let script = format!(
-        "{BEFORE} exec \"$0\" profile --quiet --json - -- 'sleep 0.3 | cat; sleep 1002 & true'"
+        "{BEFORE} exec \"$0\" profile --quiet --json - -- 'sleep 0.3 | cat; sleep 1002 2>&1 & true'"
     );
     let mut command = Command::new("sh");
     command.args(["-c", &script, PIPESPEED]);
@@ -124,7 +135,7 @@ fn processes_from_before_are_neither_stages_nor_ended() {
     let pipeline = pipeline_of(&outcome);
     assert_eq!(commands(&pipeline), ["sleep 0.3", "cat"], "{pipeline:#}");
     assert_eq!(pipeline["left"], 1, "{pipeline:#}");
-    mark.only_left(&["sleep 1001", "sleep 1003"]);
+    mark.only_left(&["sleep 1001", "sleep 1002", "sleep 1003"]);
 }
 
 #[test]
