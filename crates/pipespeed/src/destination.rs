@@ -119,6 +119,15 @@ impl Destination {
         )
     }
 
+    /// Whether parts of a run may be saved: in a regular file that had no contents. An older record is
+    /// replaced by a complete one only.
+    pub(crate) fn takes_parts(&self) -> bool {
+        match &self.place {
+            DestinationKind::Regular(file) => !file.had_contents(),
+            _ => self.is_regular(),
+        }
+    }
+
     /// The device and the inode number of a file or stream that is there.
     pub(crate) fn inode(&self) -> Option<(u64, u64)> {
         self.place.inode()

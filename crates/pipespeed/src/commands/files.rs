@@ -278,13 +278,12 @@ impl SavedFiles {
         }
     }
 
-    /// Saves the regular files, which can be saved again later, except charts and
-    /// metrics. Ignores failures:
-    /// [`save`](Self::save) tries again.
+    /// Saves the regular files that had no contents, except charts and metrics, so that not even SIGKILL
+    /// loses what was measured. Ignores failures: [`save`](Self::save) tries again.
     pub(super) fn save_round(&self, text: impl Fn(&str) -> anyhow::Result<String>) {
         // A collector that reads a file at any time reads that of the run before until this one is over.
         let is_saved = |(option, file): &&(&str, Destination)| {
-            !matches!(*option, "--chart" | "--prometheus") && file.is_regular()
+            !matches!(*option, "--chart" | "--prometheus") && file.takes_parts()
         };
         let _ = self.save_all(self.files.iter().filter(is_saved), text);
     }

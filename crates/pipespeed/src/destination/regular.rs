@@ -36,6 +36,8 @@ pub(super) struct Regular {
     /// one. Otherwise the file itself is written: it belongs to another user, has other names, or
     /// can't be replaced in its directory.
     is_replaced: bool,
+    /// Whether it had contents when it was opened.
+    had_contents: bool,
 }
 
 impl Regular {
@@ -45,8 +47,10 @@ impl Regular {
             directory: open_directory(directory)?,
             name: name.to_owned(),
             is_replaced: true,
+            had_contents: false,
         };
         file.is_replaced = file.may_replace()?;
+        file.had_contents = file.existing()?.is_some_and(|old| old.st_size > 0);
         Ok(file)
     }
 
@@ -210,6 +214,11 @@ impl Regular {
     pub(super) fn append_anew(&self, bytes: &[u8]) -> io::Result<File> {
         let file = self.open_existing()?;
         append(&file, bytes).map(|()| file)
+    }
+
+    /// Whether saving would have destroyed something when the file was opened.
+    pub(super) fn had_contents(&self) -> bool {
+        self.had_contents
     }
 
     /// Whether nothing is there yet.

@@ -215,6 +215,23 @@ fn a_killed_runs_ends_die_and_its_rounds_are_kept() {
     assert!(record["settings"]["rounds_done"].as_u64() >= Some(1));
 }
 
+/// Its CSV shows that a round was saved.
+#[test]
+fn an_older_record_is_kept_until_the_run_is_over() {
+    let args = "bench --quick --rounds 5000 --case write_read_huge --json old.json --csv run.json";
+    for signal in [Signal::KILL, Signal::TERM] {
+        let keep = |command: &mut Command| {
+            let directory = command.get_current_dir().unwrap();
+            std::fs::write(directory.join("old.json"), "old").unwrap();
+        };
+        let long = Marked::prepared(args, keep).saved();
+        long.running.send(signal);
+        let (_, directory) = long.finish();
+        let record = std::fs::read_to_string(directory.path().join("old.json")).unwrap();
+        assert_eq!(record == "old", signal == Signal::KILL, "{record}");
+    }
+}
+
 #[test]
 fn a_run_whose_ends_stand_still_can_be_interrupted() {
     let long = start_long(|_| ()).saved();
