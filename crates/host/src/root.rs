@@ -46,7 +46,8 @@ impl Root {
     /// A file's text, trimmed of white space and NULs, which end the strings of a
     /// device tree.
     pub fn text(&self, file: impl AsRef<Path>) -> Option<String> {
-        let mut bytes = Vec::new();
+        // Most files of /proc fit: the first read takes all. Without, several small ones would.
+        let mut bytes = Vec::with_capacity(1024);
         let opened = File::open(self.path(file)).ok()?;
         opened.take(MAX_BYTES).read_to_end(&mut bytes).ok()?;
         let text = String::from_utf8_lossy(&bytes);

@@ -110,6 +110,8 @@ pub struct Stat {
     pub foreground: i32,
     /// When it started, in ticks since boot. With the process id this identifies it.
     pub start: u64,
+    /// The number of its threads.
+    pub threads: usize,
     /// Processor time of all its threads, in ticks.
     pub ran_ticks: u64,
     /// Processor time of the children it has waited for, and of theirs, in ticks.
@@ -118,6 +120,9 @@ pub struct Stat {
     pub children_faults: u64,
     /// The processor on which it ran last.
     pub processor: Option<usize>,
+    /// Whether it ignores SIGINT and SIGQUIT, as what a shell without job control runs in the background
+    /// (POSIX, Shell Command Language, "Asynchronous Lists").
+    pub ignores_interrupts: bool,
 }
 
 /// What a process has read and written (proc_pid_io(5)), with the children it has waited
@@ -276,8 +281,13 @@ impl Proc {
 
     /// The children of a process; empty without CONFIG_PROC_CHILDREN.
     pub fn children(&self, pid: i32) -> Vec<i32> {
+        self.children_of(pid, &self.threads(pid))
+    }
+
+    /// As [`children`](Self::children), of a process with these threads.
+    pub(crate) fn children_of(&self, pid: i32, threads: &[i32]) -> Vec<i32> {
         let mut children = Vec::new();
-        for task in self.threads(pid) {
+        for task in threads {
             let list = self.text_of(pid, &format!("task/{task}/children"));
             let list = list.unwrap_or_default();
             let pids = list.split_ascii_whitespace();
@@ -550,16 +560,20 @@ pub(crate) fn parse_stat(text: &str) -> Option<Stat> {
     let fields: Vec<&str> = after.split_ascii_whitespace().collect();
     let field = |number: usize| fields.get(number - 3).copied();
     let number = |at: usize| field(at)?.parse::<u64>().ok();
+    /// SIGINT and SIGQUIT, as bits.
+    const INTERRUPTS: u64 = 0b110;
     Some(Stat {
         state: field(3)?.chars().next()?,
         parent: field(4)?.parse().ok()?,
         group: field(5)?.parse().ok()?,
         foreground: field(8)?.parse().ok()?,
         start: field(22)?.parse().ok()?,
+        threads: field(20)?.parse().ok()?,
         ran_ticks: number(14)? + number(15)?,
         children_ticks: number(16)? + number(17)?,
         children_faults: number(11)?,
         processor: number(39).and_then(|cpu| usize::try_from(cpu).ok()),
+        ignores_interrupts: number(33).is_some_and(|ignored| ignored & INTERRUPTS == INTERRUPTS),
     })
 }
 

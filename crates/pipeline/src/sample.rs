@@ -129,6 +129,9 @@ impl Shares {
 pub struct Children {
     /// Their usual names, those that did most first.
     pub names: Vec<String>,
+    /// Their numbers, as seen last.
+    #[serde(skip)]
+    pub awaited: Vec<i32>,
     /// Their states. Of several children the one counts that is nearest to running.
     pub shares: Shares,
     /// What they waited for outside of pipes.

@@ -17,6 +17,9 @@ const MAX_SMALL: f64 = 512.0;
 const MIN_CALLS_PER_S: f64 = 20_000.0;
 /// The same for small calls that each wake the reader, which takes some 5 us.
 const MIN_WAKES_PER_S: f64 = 2_000.0;
+/// Fewer calls are worth while if there are as many times more in each second for which the process runs: they
+/// take 5 % of it then.
+const MIN_TIMES_OF_RUNNING: f64 = 5.0;
 /// A pipe that is less full than this, on average, has room for nearly every write.
 const MAX_ROOMY: f64 = 0.25;
 
@@ -140,7 +143,9 @@ fn small(
     }
     let wakes =
         woken(observation, adjacency, observed, calls_per_s).filter(|_| side == LinkSide::Room);
-    let is_costly = calls_per_s >= MIN_CALLS_PER_S || wakes.is_some();
+    let per_s_of_running = calls_per_s / observed.shares.runs.max(f64::MIN_POSITIVE);
+    let least = wakes.as_ref().map_or(MIN_CALLS_PER_S, |_| MIN_WAKES_PER_S);
+    let is_costly = calls_per_s >= least && per_s_of_running >= MIN_TIMES_OF_RUNNING * least;
     is_costly.then(|| SmallCalls {
         process: observed.who(),
         side,
@@ -317,14 +322,15 @@ mod tests {
             });
             small_calls(&observation(vec![observed]))
         };
-        assert_eq!(found(100_000, 1_000_000).len(), 1);
-        assert_eq!(found(100_000, 1_000_000_000), []);
-        assert_eq!(found(1000, 10_000), []);
+        assert_eq!(found(300_000, 3_000_000).len(), 1);
+        assert_eq!(found(300_000, 3_000_000_000), []);
+        // Without them it would be a few percent faster.
+        assert_eq!(found(100_000, 1_000_000), []);
     }
 
     #[test]
     fn small_calls_that_each_wake_the_reader_are_named_sooner() {
-        let found = |calls, starved| {
+        let found = |written: u64, calls: u64, starved| {
             let io = |calls| {
                 Some(Io {
                     reads: calls,
@@ -335,24 +341,26 @@ mod tests {
             };
             let mut writer = busy(process(1, "a", vec![writes(1, 7)]), 0.5, 0.0, 0.0);
             let mut reader = busy(process(2, "b", vec![reads(0, 7)]), 0.1, 0.0, starved);
-            (writer.io, reader.io) = (io(10_000), io(calls));
+            (writer.io, reader.io) = (io(written), io(calls));
             let found = small_calls(&observation(vec![writer, reader])).into_iter();
             let wakes = found.map(|calls| calls.wakes.map(|who| who.pid));
             wakes.collect::<Vec<Option<i32>>>()
         };
-        assert_eq!(found(10_000, 0.9), [Some(2)]);
+        assert_eq!(found(12_000, 12_000, 0.9), [Some(2)]);
         // It takes several at a time, or has no time to wait.
-        assert_eq!(found(1_000, 0.9), []);
-        assert_eq!(found(10_000, 0.1), []);
+        assert_eq!(found(12_000, 1_000, 0.9), []);
+        assert_eq!(found(12_000, 12_000, 0.1), []);
+        // They take a hundredth of its time.
+        assert_eq!(found(5_000, 5_000, 0.9), []);
     }
 
     #[test]
     fn a_reader_of_small_pieces_is_not_blamed_for_them() {
         let small = Some(Io {
-            reads: 100_000,
-            read_bytes: 1_000_000,
-            writes: 100_000,
-            written_bytes: 1_000_000,
+            reads: 300_000,
+            read_bytes: 3_000_000,
+            writes: 300_000,
+            written_bytes: 3_000_000,
         });
         let mut writer = busy(process(1, "a", vec![writes(1, 7)]), 1.0, 0.0, 0.0);
         let mut reader = busy(process(2, "b", vec![reads(0, 7)]), 0.5, 0.0, 0.5);
@@ -395,15 +403,15 @@ mod tests {
             // A shell's read, whatever its writer does; and one of ten bytes.
             (full, 409_600, 100, 409_600, 409_600, true),
             (full, 0, 0, 409_600, 409_600, true),
-            (full, 409_600, 100, 409_600, 40_960, true),
+            (full, 4_096_000, 100, 4_096_000, 409_600, true),
             // It takes what there is.
             (empty, 409_600, 100, 409_600, 409_600, false),
             (None, 409_600, 100, 409_600, 409_600, false),
             // The pipe was full for a while, and then had lines one by one.
-            (full, 409_600, 40_960, 409_600, 40_960, false),
+            (full, 4_096_000, 409_600, 4_096_000, 409_600, false),
             // It also reads short files.
-            (full, 409_600, 100, 4_000_000, 100_000, false),
-            (full, 0, 0, 4_000_000, 100_000, false),
+            (full, 409_600, 100, 4_000_000, 400_000, false),
+            (full, 0, 0, 4_000_000, 400_000, false),
         ] {
             let mut writer = busy(process(1, "seq", vec![writes(1, 7)]), 1.0, 0.0, 0.0);
             let mut reader = busy(process(2, "sh", vec![reads(0, 7)]), 1.0, 0.0, 0.0);

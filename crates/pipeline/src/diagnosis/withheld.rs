@@ -119,7 +119,12 @@ pub(super) fn unseen_peers(observation: &Observation, tied: &BTreeSet<i32>) -> V
 
 /// The living children of a process that waits for them.
 fn children(observation: &Observation, parent: &Observed) -> Vec<Who> {
-    let is_child = |process: &&Observed| process.process.parent == parent.process.id.pid;
+    let awaited = parent.children.as_ref().map(|children| &children.awaited);
+    let is_child = |process: &&Observed| {
+        let pid = process.process.id.pid;
+        process.process.parent == parent.process.id.pid
+            && awaited.is_none_or(|awaited| awaited.contains(&pid))
+    };
     let children = observation.living().filter(is_child).map(Observed::who);
     if parent.only_waits_for_children() {
         children.collect()

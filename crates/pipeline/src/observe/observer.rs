@@ -50,8 +50,6 @@ pub(crate) struct Observer<'a> {
     pub(crate) quotas: Quotas,
     /// A sample that takes longer is continued at the next one.
     pub(crate) max_sample: Duration,
-    /// What [`complete`](Self::complete) took for each process with children the last time.
-    children_time: Duration,
 }
 
 impl<'a> Observer<'a> {
@@ -73,7 +71,6 @@ impl<'a> Observer<'a> {
             times: ProcessorTimes::read(proc),
             quotas: Quotas::default(),
             max_sample: MAX_SAMPLE,
-            children_time: Duration::ZERO,
         }
     }
 
@@ -305,6 +302,9 @@ impl Observer<'_> {
             }
         }
         for tally in self.tallies.values_mut() {
+            tally.sample_children(self.proc);
+        }
+        for tally in self.tallies.values_mut() {
             tally.count(self.proc, &self.fd_budget);
         }
         self.complete();
@@ -320,34 +320,24 @@ impl Observer<'_> {
         tally.look(self.proc, &self.fd_budget)
     }
 
-    /// Counts what was seen of these processes. Returns of how many the children are to be sampled.
-    pub(crate) fn count(&mut self, batch: &mut Vec<ProcessId>) -> u32 {
-        let mut children_due = 0;
+    /// Counts what was seen of these processes, and samples the children that they wait for.
+    pub(crate) fn count(&mut self, batch: &mut Vec<ProcessId>) {
+        for id in batch.iter() {
+            if let Some(tally) = self.tallies.get_mut(id) {
+                tally.sample_children(self.proc);
+            }
+        }
         for id in batch.drain(..) {
             if let Some(tally) = self.tallies.get_mut(&id) {
                 tally.count(self.proc, &self.fd_budget);
-                children_due += u32::from(tally.is_children_due());
             }
         }
-        children_due
     }
 
     /// Does what is due after samples.
     pub(crate) fn complete(&mut self) {
-        let tallies = self.tallies.values();
-        let due = tallies.filter(|tally| tally.is_children_due()).count();
-        let start = own_time();
-        // As soon after their parents as possible.
-        for tally in self.tallies.values_mut() {
-            tally.sample_children(self.proc);
-        }
         for tally in self.tallies.values_mut() {
             tally.complete(self.proc, &self.fd_budget);
-        }
-        if let Ok(due) = u32::try_from(due)
-            && due > 0
-        {
-            self.children_time = (own_time() - start) / due;
         }
     }
 
@@ -362,7 +352,6 @@ impl Observer<'_> {
         let rest = self.tallies.range((after, Bound::Unbounded));
         let rest: Vec<ProcessId> = rest.map(|(id, _)| *id).collect();
         let mut examined = 0;
-        let mut children_due = 0;
         let mut batch = Vec::new();
         for id in rest {
             let is_due = with_neighbours || self.asked.contains(&id);
@@ -372,9 +361,8 @@ impl Observer<'_> {
             }
             if examined >= BATCH {
                 examined = 0;
-                children_due += self.count(&mut batch);
-                let later = self.children_time * children_due;
-                if own_time() - start + later > self.max_sample {
+                self.count(&mut batch);
+                if own_time() - start > self.max_sample {
                     self.sampled = Some(id);
                     break;
                 }

@@ -183,6 +183,7 @@ mod tests {
             let mut holder = at_terminal(5, true, on(LinkSide::Input, Some(Outside::Event)));
             holder.children = Some(Children {
                 names: vec!["perl".to_owned()],
+                awaited: Vec::new(),
                 shares: Shares {
                     runs,
                     elsewhere,

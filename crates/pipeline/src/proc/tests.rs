@@ -122,10 +122,12 @@ fn a_name_with_parentheses_and_escapes_confuses_nothing() {
         group: 5,
         foreground: -1,
         start: 4711,
+        threads: 1,
         ran_ticks: 5,
         children_ticks: 7,
         children_faults: 9,
         processor: None,
+        ignores_interrupts: false,
     };
     assert_eq!(proc.stat(7), Some(expected));
     assert_eq!(proc.name(7).as_deref(), Some("a?[31m"));

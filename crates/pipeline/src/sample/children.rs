@@ -7,7 +7,7 @@ use std::time::Duration;
 use rustix::time::{ClockId, clock_gettime};
 
 use super::counts::{Awake, SampledActivity, StateCounts, activity, least_ran};
-use super::{Children, Shares, ticks};
+use super::{Children, ticks};
 use crate::graph::{HeldEnds, Process};
 use crate::proc::{LinkId, Proc, Stat};
 use crate::wait::{BlockedOn, ThreadState, examine};
@@ -57,8 +57,8 @@ struct ChildTime {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct ChildSlice {
     counts: StateCounts,
-    /// The same for each child by itself.
-    each: StateCounts,
+    /// Those that were seen last.
+    awaited: Vec<i32>,
     /// Samples in which no child was there that had been there in the one before.
     replaced: u32,
     names: BTreeMap<String, NamedChildren>,
@@ -73,8 +73,8 @@ pub(crate) struct ChildSlice {
 struct NamedChildren {
     /// How often one decided what they did together.
     decided: u32,
-    /// How often one waited in which way.
-    waited: BTreeMap<SampledActivity, u32>,
+    /// What each did by itself.
+    each: StateCounts,
     ran: Duration,
     delayed: Duration,
 }
@@ -102,13 +102,19 @@ impl Child {
 }
 
 impl ChildTally {
-    /// Samples the children of a process that waits in these states.
-    pub(crate) fn sample(&mut self, proc: &Proc, parent: &Process, states: &[&ThreadState]) {
+    /// Samples the children of a process with these threads, which waits in these states.
+    pub(crate) fn sample(
+        &mut self,
+        proc: &Proc,
+        parent: &Process,
+        threads: &[i32],
+        states: &[&ThreadState],
+    ) {
         let only = states.iter().find_map(|state| match state {
             ThreadState::Waiting(BlockedOn::Child(Some(pid))) => Some(*pid),
             _ => None,
         });
-        let mut children = proc.children(parent.id.pid);
+        let mut children = awaited_children(proc, parent.id.pid, threads);
         // In another namespace the child has another number.
         if let Some(only) = only.filter(|only| children.contains(only)) {
             children = vec![only];
@@ -150,6 +156,7 @@ impl ChildTally {
         slice.replaced += u32::from(self.examined.iter().all(is_new));
         let together = slice.counts.add(&all);
         let does = |child: &Child| activity(&child.states.iter().collect::<Vec<_>>());
+        slice.awaited.clone_from(&self.examined);
         // Children that are a pipeline wait for those of them that do something else.
         let waits_for_others = |child: &Child| child.waits_for_others(&parent.ends);
         let is_pipeline = !seen.iter().all(waits_for_others);
@@ -158,9 +165,8 @@ impl ChildTally {
                 continue;
             }
             let states: Vec<&ThreadState> = child.states.iter().collect();
-            let did = slice.each.add(&states);
             let named = slice.names.entry(child.name.clone()).or_default();
-            *named.waited.entry(did).or_default() += 1;
+            named.each.add(&states);
         }
         if let Some(child) = seen.iter().find(|child| does(child) == together) {
             slice.names.entry(child.name.clone()).or_default().decided += 1;
@@ -238,6 +244,26 @@ impl ChildTally {
     }
 }
 
+/// The children that a process may wait for: all, or of a shell without job control those in the foreground, if
+/// there are any. Which one it waits for is not known of a wait for any of them.
+fn awaited_children(proc: &Proc, parent: i32, threads: &[i32]) -> Vec<i32> {
+    let children = proc.children_of(parent, threads);
+    let is_interruptible = |pid: i32| proc.stat(pid).is_some_and(|stat| !stat.ignores_interrupts);
+    if children.len() < 2 || !is_interruptible(parent) {
+        return children;
+    }
+    let foreground: Vec<i32> = children
+        .iter()
+        .copied()
+        .filter(|pid| is_interruptible(*pid))
+        .collect();
+    if foreground.is_empty() {
+        children
+    } else {
+        foreground
+    }
+}
+
 /// The time since boot in ticks, as the starts of processes are counted.
 fn ticks_since_boot() -> u64 {
     let now = clock_gettime(ClockId::Boottime);
@@ -245,10 +271,22 @@ fn ticks_since_boot() -> u64 {
     (now.as_secs_f64() / ticks(1).as_secs_f64()) as u64
 }
 
+/// The threads of a process. Listing them takes as long as all else.
+fn threads(proc: &Proc, pid: i32, stat: &Stat) -> Vec<i32> {
+    if stat.threads == 1 {
+        vec![pid]
+    } else {
+        proc.threads(pid)
+    }
+}
+
 /// The processor time of a process and of all below it, in ticks.
 fn used(proc: &Proc, pid: i32, stat: &Stat, depth: u32) -> u64 {
-    let children = proc.children(pid).into_iter().take(MAX_CHILDREN);
-    let children = children.filter(|_| depth < MAX_DEPTH);
+    let mut children = Vec::new();
+    if depth < MAX_DEPTH {
+        children = proc.children_of(pid, &threads(proc, pid, stat));
+    }
+    let children = children.into_iter().take(MAX_CHILDREN);
     let below = children.filter_map(|child| Some(used(proc, child, &proc.stat(child)?, depth + 1)));
     stat.ran_ticks + stat.children_ticks + below.sum::<u64>()
 }
@@ -262,7 +300,7 @@ fn examine_child(
     seen: &mut Vec<Child>,
 ) -> Option<Stat> {
     let stat = proc.stat(pid).filter(|stat| stat.state != 'Z')?;
-    let mut threads = proc.threads(pid);
+    let mut threads = threads(proc, pid, &stat);
     threads.truncate(MAX_THREADS);
     let states = threads
         .iter()
@@ -279,7 +317,10 @@ fn examine_child(
     };
     if depth < MAX_DEPTH && states.iter().any(is_waiting) {
         let before = seen.len();
-        for child in proc.children(pid).into_iter().take(MAX_CHILDREN) {
+        for child in awaited_children(proc, pid, &threads)
+            .into_iter()
+            .take(MAX_CHILDREN)
+        {
             examine_child(proc, child, ends, depth + 1, seen);
         }
         if seen.len() > before {
@@ -310,14 +351,12 @@ impl ChildSlice {
     /// Adds those of an earlier time.
     pub(crate) fn add(&mut self, other: &ChildSlice) {
         self.counts.merge(&other.counts);
-        self.each.merge(&other.each);
+        self.awaited.clone_from(&other.awaited);
         self.replaced += other.replaced;
         for (name, theirs) in &other.names {
             let named = self.names.entry(name.clone()).or_default();
             named.decided += theirs.decided;
-            for (activity, count) in &theirs.waited {
-                *named.waited.entry(*activity).or_default() += count;
-            }
+            named.each.merge(&theirs.each);
             named.ran += theirs.ran;
             named.delayed += theirs.delayed;
         }
@@ -354,28 +393,43 @@ impl ChildSlice {
             any_ran: 0.0,
         };
         // Several that mostly sleep, each by itself, are not what the one does that is awake.
-        let alive = f64::from(self.each.samples) / f64::from(self.counts.samples);
-        let is_each = alive >= MIN_SEVERAL && 2 * self.each.awake < self.each.samples;
-        let (counts, samples, awake) = if is_each {
+        let each = sum_of_each(self.names.values());
+        let alive = |each: &StateCounts| f64::from(each.samples) / f64::from(self.counts.samples);
+        let is_each = alive(&each) >= MIN_SEVERAL && 2 * each.awake < each.samples;
+        let main_wait = each.main_wait().filter(|_| is_each);
+        let (names, counts, samples, awake) = if let Some(wait) = main_wait {
+            let names = self.main_names(|named| f64::from(named.each.count_of(wait)));
+            let main = || names.iter().filter_map(|name| self.names.get(name));
+            let counts = sum_of_each(main());
+            let alive = alive(&counts);
+            let part = self.part_of(main());
+            let (ran, queued) = (ran * part / alive, queued * part / alive);
             let of_each = Awake {
-                ran: ran / alive,
-                queued: queued / alive,
-                longest: ((ran + queued) / alive).min(1.0),
+                ran,
+                queued,
+                longest: (ran + queued).min(1.0),
                 least_ran: 0.0,
                 any_ran: 0.0,
             };
             let samples = (f64::from(samples) * alive).round() as u32;
-            (&self.each, samples, of_each)
+            (names, counts, samples, of_each)
         } else {
-            (&self.counts, samples, awake)
+            (Vec::new(), self.counts.clone(), samples, awake)
         };
         let division = counts.divide(samples, awake);
-        let shares = division.shares(counts);
+        let shares = division.shares(&counts);
+        let is_awake = shares.runs + shares.queued >= shares.sum() / 2.0;
+        let names = match main_wait {
+            Some(_) => names,
+            None if is_awake => self.main_names(|named| named.busy().as_secs_f64()),
+            None => self.main_names(|named| f64::from(named.decided)),
+        };
         Some(Children {
-            names: self.main_names(&shares, is_each.then(|| counts.main_wait()).flatten()),
+            names,
+            awaited: self.awaited.clone(),
             shares,
-            outside: division.outside(counts),
-            on: division.on(counts),
+            outside: division.outside(&counts),
+            on: division.on(&counts),
             // What a child did before it was waited for counts when it ends.
             processors: match processors {
                 0 => ran,
@@ -401,15 +455,19 @@ impl ChildSlice {
         }
     }
 
-    /// The names of those that did most of it: by their processor time if they mainly ran or
-    /// were ready to, or else those that waited in the way in which most did, each by itself.
-    fn main_names(&self, shares: &Shares, wait: Option<SampledActivity>) -> Vec<String> {
-        let is_awake = shares.runs + shares.queued >= shares.sum() / 2.0;
-        let weight = |named: &NamedChildren| match wait {
-            _ if is_awake => (named.ran + named.delayed).as_secs_f64(),
-            Some(wait) => f64::from(named.waited.get(&wait).copied().unwrap_or(0)),
-            None => f64::from(named.decided),
-        };
+    /// The share of what was seen of all that these were ready to run, or ran. 1 if nothing was.
+    fn part_of<'a>(&self, some: impl Iterator<Item = &'a NamedChildren>) -> f64 {
+        let all: Duration = self.names.values().map(NamedChildren::busy).sum();
+        let some: Duration = some.map(NamedChildren::busy).sum();
+        if all.is_zero() {
+            1.0
+        } else {
+            some.as_secs_f64() / all.as_secs_f64()
+        }
+    }
+
+    /// The names of those that did most of it.
+    fn main_names(&self, weight: impl Fn(&NamedChildren) -> f64) -> Vec<String> {
         let mut names: Vec<(&String, f64)> = self
             .names
             .iter()
@@ -422,6 +480,22 @@ impl ChildSlice {
     }
 }
 
+impl NamedChildren {
+    /// The time for which they ran or were ready to.
+    fn busy(&self) -> Duration {
+        self.ran + self.delayed
+    }
+}
+
+/// What all of these did, each by itself.
+fn sum_of_each<'a>(all: impl Iterator<Item = &'a NamedChildren>) -> StateCounts {
+    let mut sum = StateCounts::default();
+    for named in all {
+        sum.merge(&named.each);
+    }
+    sum
+}
+
 #[cfg(test)]
 mod tests {
     use std::os::unix::process::CommandExt;
@@ -431,19 +505,21 @@ mod tests {
 
     use super::*;
     use crate::fixtures::process;
+    use crate::wait::Outside;
 
     /// 50 samples of the children of a shell, once all of them are there.
     fn children_of(script: &str, count: usize) -> ChildTally {
-        let mut shell = Command::new("sh");
-        shell.args(["-c", script]).stdin(Stdio::null());
-        shell.process_group(0);
+        // Whoever runs the tests may ignore them.
+        let mut shell = Command::new("env");
+        shell.args(["--default-signal=INT,QUIT", "sh", "-c", script]);
+        shell.stdin(Stdio::null()).process_group(0);
         let mut shell = shell.spawn().unwrap();
         let parent = process(shell.id() as i32, "sh", Vec::new());
         let mut tally = ChildTally::default();
         let waiting = ThreadState::Waiting(BlockedOn::Child(None));
         let sample = |tally: &mut ChildTally| {
-            tally.sample(&Proc::default(), &parent, &[&waiting]);
-            let waits = |named: &NamedChildren| !named.waited.is_empty();
+            tally.sample(&Proc::default(), &parent, &[parent.id.pid], &[&waiting]);
+            let waits = |named: &NamedChildren| named.each.samples > 0;
             let sleeps = tally.slice.names.get("sleep").is_some_and(waits);
             let mut names = tally.slice.names.keys();
             let are_all = tally.schedules.len() == count && names.all(|name| name != "sh");
@@ -471,6 +547,45 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_shell_waits_for_what_it_runs_in_the_foreground() {
+        let busy = "while :; do :; done";
+        for (script, count) in [
+            (format!("{busy} & sleep 1000; :"), 1),
+            (format!("{busy} & (sleep 1000; :); :"), 1),
+            (
+                format!("sleep 1000 & sleep 1000 & {busy} & sleep 1000; :"),
+                1,
+            ),
+            // All of them, by its command.
+            ("sleep 1000 & sleep 1000 & wait".to_owned(), 2),
+        ] {
+            let tally = children_of(&script, count);
+            let names: Vec<&String> = tally.slice.names.keys().collect();
+            assert_eq!(names, ["sleep"], "{script}: {tally:?}");
+        }
+    }
+
+    /// As a shell of which one child waits on a socket, and one for its timer.
+    #[test]
+    fn what_is_said_of_children_is_said_of_those_that_are_named() {
+        let state = |outside| ThreadState::Waiting(BlockedOn::Outside(outside));
+        let (timer, socket) = (state(Outside::Timer), state(Outside::Socket));
+        let mut slice = ChildSlice::default();
+        for _ in 0..50 {
+            slice.counts.add(&[&timer, &timer, &socket]);
+            for (name, state) in [("sleep", &timer), ("sleep", &timer), ("socat", &socket)] {
+                let named = slice.names.entry(name.to_owned()).or_default();
+                named.each.add(&[state]);
+            }
+        }
+        let (samples, seconds) = (slice.counts.samples, Duration::from_secs(1));
+        let found = slice.observed(samples, seconds, 1.0, 2).unwrap();
+        assert_eq!(found.names, ["sleep"], "{found:?}");
+        let timer = found.outside.get(&Outside::Timer).copied();
+        assert_eq!(timer, Some(1.0), "{found:?}");
+    }
+
     /// Samples the children of a shell that runs this script until they satisfy a condition.
     fn sample_until(script: &str, mut is_done: impl FnMut(&mut ChildTally, &Process) -> bool) {
         let mut shell = Command::new("sh");
@@ -491,7 +606,7 @@ mod tests {
     #[test]
     fn what_a_childs_child_uses_counts_before_it_ends() {
         sample_until("(sh -c 'while :; do :; done'; :); :", |tally, parent| {
-            tally.sample(&Proc::default(), parent, &[&WAITING]);
+            tally.sample(&Proc::default(), parent, &[parent.id.pid], &[&WAITING]);
             tally.slice(Duration::ZERO).ran() > SHORT
         });
     }
@@ -504,7 +619,7 @@ mod tests {
         }
         let script = "bash -c 'exec cat /dev/zero > >(while :; do :; done)'; :";
         sample_until(script, |tally, parent| {
-            tally.sample(&Proc::default(), parent, &[&WAITING]);
+            tally.sample(&Proc::default(), parent, &[parent.id.pid], &[&WAITING]);
             let names = &tally.slice.names;
             let decided = |name| names.get(name).map_or(0, |named| named.decided);
             let is_done = decided("bash") >= 20 && tally.schedules.len() == 1;
@@ -530,7 +645,7 @@ mod tests {
             let stats = children.iter().filter_map(|pid| proc.stat(*pid));
             let ran: u64 = stats.map(|stat| stat.ran_ticks).sum();
             if !is_seen && ticks(ran) > SHORT {
-                tally.sample(&proc, parent, &[&WAITING]);
+                tally.sample(&proc, parent, &[parent.id.pid], &[&WAITING]);
                 std::fs::write(&end, "").unwrap();
                 is_seen = true;
             }

@@ -119,6 +119,18 @@ impl StateCounts {
         activity
     }
 
+    /// The number of samples in which it did this.
+    pub(crate) fn count_of(&self, activity: SampledActivity) -> u32 {
+        match activity {
+            SampledActivity::Awake => self.awake,
+            SampledActivity::Disk => self.disk,
+            SampledActivity::Blocked => self.blocked,
+            SampledActivity::Starved => self.starved,
+            SampledActivity::Stopped => self.stopped,
+            SampledActivity::Elsewhere(outside) => self.outside.get(&outside).copied().unwrap_or(0),
+        }
+    }
+
     /// What it did most of the time in which it did not run.
     pub(crate) fn main_wait(&self) -> Option<SampledActivity> {
         let known = [

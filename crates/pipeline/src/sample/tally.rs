@@ -9,7 +9,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 use super::children::ChildTally;
 use super::counters::{At, Counters, OwnIo, WatchedThread, counters};
-use super::counts::{SampledActivity, StateCounts};
+use super::counts::{SampledActivity, StateCounts, activity};
 use super::slice::{ProcessorLimits, Slice};
 use super::{Observed, ticks};
 use crate::graph::{HeldEnds, Process};
@@ -75,6 +75,17 @@ struct Looked {
 struct Due {
     children: bool,
     counters: bool,
+}
+
+/// What threads do. What the thread waits for that ran last says more than what an idle one does.
+fn states(watches: &[WatchedThread]) -> Vec<&ThreadState> {
+    let mut latest: Vec<&WatchedThread> = watches.iter().collect();
+    latest.sort_by_key(|watch| Reverse(watch.ran_at));
+    let seen = latest.into_iter().filter_map(|watch| watch.seen.as_ref());
+    let mut states: Vec<&ThreadState> = seen.map(|seen| &seen.state).collect();
+    // Most of many threads wait alike.
+    states.dedup();
+    states
 }
 
 impl Tally {
@@ -210,6 +221,10 @@ impl Tally {
             has_run |= seen.unwrap_or(true);
             seen.is_some()
         });
+        self.due.children = !watches.is_empty()
+            && self.waits_for_children(activity(&states(&watches)))
+            // Only a process that runs gets its first child. Looking for children takes longer than a sample.
+            && (has_run || !self.children.has_none());
         self.watches = watches;
         self.next = first.wrapping_add(MAX_THREADS);
         self.looked = Some(Looked {
@@ -219,8 +234,24 @@ impl Tally {
         examined
     }
 
-    /// Counts what [`look`](Self::look) has seen. [`sample_children`](Self::sample_children) and
-    /// [`complete`](Self::complete) do the rest.
+    /// Whether a process that does this may wait for its children.
+    fn waits_for_children(&self, activity: SampledActivity) -> bool {
+        match activity {
+            SampledActivity::Elsewhere(Outside::Child | Outside::Signal) => true,
+            // For those at the other end of a pipe of its own, as of popen(3), or at its terminal.
+            SampledActivity::Blocked | SampledActivity::Starved => {
+                let mut terminals = self.process.terminals.iter();
+                self.has_children || terminals.any(|terminal| terminal.is_master)
+            }
+            // It may poll for their end.
+            SampledActivity::Elsewhere(
+                Outside::Timer | Outside::EventOrTimer | Outside::SocketOrTimer,
+            ) => self.has_children,
+            _ => false,
+        }
+    }
+
+    /// Counts what [`look`](Self::look) has seen. [`complete`](Self::complete) does the rest.
     pub(crate) fn count(&mut self, proc: &Proc, fd_budget: &FdBudget) {
         let Some(Looked {
             threads: before,
@@ -251,44 +282,15 @@ impl Tally {
                 self.last.0 = Instant::now();
             }
             self.may_have_changed |= has_run;
-            // What the thread waits for that ran last says more than what an idle one does.
-            let mut latest: Vec<&WatchedThread> = self.watches.iter().collect();
-            latest.sort_by_key(|watch| Reverse(watch.ran_at));
-            let mut states: Vec<&ThreadState> = Vec::new();
-            self.hides_calls = false;
-            for seen in latest.into_iter().filter_map(|watch| watch.seen.as_ref()) {
-                self.counts.splices |= seen.is_uncounted;
-                self.hides_calls |= seen.is_hidden;
-                // Most of many threads wait alike.
-                if states.last() != Some(&&seen.state) {
-                    states.push(&seen.state);
-                }
-            }
-            let activity = self.counts.add(&states);
+            self.counts.add(&states(&self.watches));
             let seen = self.watches.iter().filter_map(|watch| watch.seen.as_ref());
+            self.counts.splices |= seen.clone().any(|seen| seen.is_uncounted);
+            self.hides_calls = seen.clone().any(|seen| seen.is_hidden);
             let awake = seen.filter(|seen| seen.state == ThreadState::Working);
             self.counts.awake_threads += awake.count() as u32;
-            let waits_for_children = match activity {
-                SampledActivity::Elsewhere(Outside::Child | Outside::Signal) => true,
-                // For those at the other end of a pipe of its own, as of popen(3), or at its terminal.
-                SampledActivity::Blocked | SampledActivity::Starved => {
-                    let mut terminals = self.process.terminals.iter();
-                    self.has_children || terminals.any(|terminal| terminal.is_master)
-                }
-                // It may poll for their end.
-                SampledActivity::Elsewhere(
-                    Outside::Timer | Outside::EventOrTimer | Outside::SocketOrTimer,
-                ) => self.has_children,
-                _ => false,
-            };
             let age = self.created.elapsed();
             let interval = MIN_COUNTER_INTERVAL.max(age / COUNTER_AGE);
-            self.due = Due {
-                // Only a process that runs gets its first child. Looking for children takes longer
-                // than a sample.
-                children: waits_for_children && (has_run || !self.children.has_none()),
-                counters: has_run && self.last.0.elapsed() >= interval,
-            };
+            self.due.counters = has_run && self.last.0.elapsed() >= interval;
         } else {
             self.has_ended = true;
         }
@@ -298,12 +300,14 @@ impl Tally {
         }
     }
 
-    /// Samples the children for which it waits, where that is due after a sample.
+    /// Samples the children for which it waits, where that is due after [`look`](Self::look). As soon after it as
+    /// possible, for the same reason.
     pub(crate) fn sample_children(&mut self, proc: &Proc) {
         if std::mem::take(&mut self.due.children) && !self.has_ended {
             let seen = self.watches.iter().filter_map(|watch| watch.seen.as_ref());
             let states: Vec<&ThreadState> = seen.map(|seen| &seen.state).collect();
-            self.children.sample(proc, &self.process, &states);
+            let threads: Vec<i32> = self.watches.iter().map(|watch| watch.files.tid).collect();
+            self.children.sample(proc, &self.process, &threads, &states);
         }
     }
 
@@ -321,11 +325,6 @@ impl Tally {
         for watch in &mut self.watches {
             watch.is_outdated = true;
         }
-    }
-
-    /// Whether children are to be sampled by [`complete`](Self::complete).
-    pub(crate) fn is_children_due(&self) -> bool {
-        self.due.children
     }
 
     /// Whether its threads are sampled by turns.
@@ -556,7 +555,7 @@ mod tests {
         let mut sample = |is_done: fn(&Tally, bool) -> bool| {
             let sampled = eventually(|| {
                 tally.sample(&proc, &fd_budget);
-                let is_due = tally.is_children_due();
+                let is_due = tally.due.children;
                 tally.complete(&proc, &fd_budget);
                 is_done(&tally, is_due).then_some(())
             });

@@ -5,7 +5,7 @@ use std::io::{self, IsTerminal};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anyhow::Context;
+use anyhow::{Context, anyhow};
 use rustix::process::{Pid, getpid, getuid};
 use serde::Serialize;
 
@@ -147,6 +147,12 @@ impl Doctor<'_> {
         let observation = self.observe(scope, self.args.time)?;
         if let Some(pid) = self.args.watched.pid {
             require_answer(&self.supervisor, pid)?;
+            if observation.samples == 0 && !Proc::default().runs(pid) {
+                return Err(anyhow!(
+                    "process {pid} ended before it could be examined: give the number of another process of \
+                     its pipeline"
+                ));
+            }
         }
         let findings = conclude(&observation);
         let style = Style::for_terminal(io::stdout().is_terminal(), self.args.verbose);

@@ -15,8 +15,13 @@ const MIN_ONLY: f64 = 0.5;
 const MAX_ONLY_QUEUED: f64 = 0.3;
 
 /// What helps a stage that waits for a disk: one that waits for each of many small requests gains by larger
-/// ones.
-const DISK: &str = "A faster disk, fewer and larger requests";
+/// ones. Where processors are lacking, the kernel's own threads may wait for one to complete a request.
+fn disk(bottleneck: &Bottleneck) -> &'static str {
+    match bottleneck.delay {
+        None | Some(Delay::Quota(_)) => "A faster disk, fewer and larger requests",
+        Some(_) => "Fewer and larger requests",
+    }
+}
 
 /// The sentences that say what would help.
 pub(super) fn remedy(
@@ -62,12 +67,13 @@ pub(super) fn remedy(
         MainActivity::WaitsForDisk => {
             let is_only = delay.is_none() && !is_emptied;
             let delay = more_time_text(bottleneck);
+            let disk = disk(bottleneck);
             if shares.runs >= MIN_MENTIONED {
-                format!("{DISK}, less data or a faster {name} helps{pipes}.{delay}")
+                format!("{disk}, less data or a faster {name} helps{pipes}.{delay}")
             } else if is_only {
-                format!("{DISK} or less data helps{pipes}.")
+                format!("{disk} or less data helps{pipes}.")
             } else {
-                format!("{DISK} or less data helps.{delay}")
+                format!("{disk} or less data helps.{delay}")
             }
         }
         MainActivity::IsStopped => stopped_text(bottleneck, shares),
@@ -177,7 +183,11 @@ fn faster_text(bottleneck: &Bottleneck, shares: &Shares, name: &str, pipes: &str
     } else {
         "A"
     };
-    let disk = if also_disk { " or a faster disk" } else { "" };
+    let disk = match bottleneck.delay {
+        _ if !also_disk => "",
+        None | Some(Delay::Quota(_)) => " or a faster disk",
+        Some(_) => ", or fewer and larger requests,",
+    };
     let delay = more_time_text(bottleneck);
     let outside = bottleneck.outside.unwrap_or(Outside::Other);
     let pause = format!(

@@ -92,6 +92,7 @@ fn a_stage_of_small_calls_that_waits_for_a_processor_needs_both() {
 fn children_are_named_with_what_they_do() {
     let children = |names: &[&str], shares: Shares| Children {
         names: names.iter().map(|name| (*name).to_owned()).collect(),
+        awaited: Vec::new(),
         shares,
         outside: [(Outside::Timer, shares.elsewhere)].into(),
         on: Vec::new(),
@@ -121,6 +122,7 @@ fn children_are_not_said_to_be_all_that_helps() {
         bottleneck.room = Room::Unknown;
         bottleneck.children = Some(Children {
             names: vec!["sort".to_owned(), "gzip".to_owned()],
+            awaited: Vec::new(),
             shares: Shares {
                 runs,
                 queued,

@@ -48,6 +48,7 @@ fn a_parent_that_waits_for_another_child_may_read_on() {
         let mut parent = reader(ThreadState::Waiting(BlockedOn::Child(waited)));
         parent.children = Some(Children {
             names: vec![other.process.name.clone()],
+            awaited: Vec::new(),
             shares: other.shares,
             outside: other.outside.clone(),
             on: Vec::new(),

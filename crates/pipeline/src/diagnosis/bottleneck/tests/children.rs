@@ -30,6 +30,7 @@ fn shell(shares: Shares, on: Vec<OnLink>) -> Observed {
     Observed {
         children: Some(Children {
             names: vec!["head".to_owned()],
+            awaited: Vec::new(),
             shares,
             outside: BTreeMap::new(),
             on,
@@ -177,6 +178,7 @@ fn who_polls_busy_children_is_not_said_to_wait_for_a_timer() {
         parallel.outside = BTreeMap::from([(Outside::Timer, timer), (Outside::Child, in_wait)]);
         parallel.children = Some(Children {
             names: vec!["gzip".to_owned()],
+            awaited: Vec::new(),
             shares: Shares {
                 runs: alive,
                 ..Shares::default()
@@ -202,6 +204,7 @@ fn loop_of_cats(runs: f64, queued: f64, blocked: f64) -> Observed {
     (bash.is_frozen, bash.has_reaped, bash.io) = (false, true, None);
     bash.children = Some(Children {
         names: vec!["cat".to_owned()],
+        awaited: Vec::new(),
         shares: Shares {
             runs,
             queued,
@@ -466,6 +469,7 @@ fn who_waits_for_busy_children_is_not_without_a_bottleneck() {
     assert_eq!(serves(&node), None);
     let children = |runs: f64| Children {
         names: vec!["gzip".to_owned()],
+        awaited: Vec::new(),
         shares: Shares {
             runs,
             ..Shares::default()
