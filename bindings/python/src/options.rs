@@ -4,7 +4,7 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use fastpipe::{AssertReaderCopies, Method, Wait};
 use fastpipe_handles::Descriptor;
-use pyo3::exceptions::PyValueError;
+use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyInt;
 
@@ -16,6 +16,12 @@ pub(crate) fn descriptor(file: &Bound<'_, PyAny>) -> PyResult<Descriptor> {
         Ok(fd) => fd,
         Err(error) if file.is_instance_of::<PyInt>() => return Err(error),
         Err(_) => {
+            if !file.hasattr("fileno")? {
+                let kind = file.get_type().name()?;
+                return Err(PyTypeError::new_err(format!(
+                    "expected a file descriptor, or an object with fileno(), not {kind}"
+                )));
+            }
             if file.hasattr("flush")? {
                 file.call_method0("flush")?;
             }
