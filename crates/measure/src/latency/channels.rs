@@ -116,6 +116,6 @@ mod tests {
             assert_eq!(pipe::capacity(&connection.echo[0]).unwrap(), 16 << 10);
         }
         let connection = open(Channel::Ring, 100_000, None).unwrap();
-        assert_eq!(connection.capacity, "each ring holds 256KiB");
+        assert_eq!(connection.capacity, "each ring holds 196KiB");
     }
 }
