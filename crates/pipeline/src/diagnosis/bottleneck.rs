@@ -426,12 +426,29 @@ fn candidates<'a>(
         stage.waits_or_polls_for_children() >= MIN_THROUGH_CHILDREN
             && others.any(|other| observation.descends(other, own))
     };
-    let candidates = stages
-        .iter()
-        .filter(|stage| !waits_for_it(stage) && stage.shares.sum() >= MIN_KNOWN);
+    let candidates = stages.iter().filter(|stage| {
+        !waits_for_it(stage)
+            && stage.shares.sum() >= MIN_KNOWN
+            && !only_inherited_errors(stage, stages)
+    });
     candidates
         .map(|stage| Candidate::new(stage, flow))
         .collect()
+}
+
+/// Whether a stage has nothing of the pipeline but a standard error to which it writes nothing, while others
+/// write their output there: it is none, as what a script runs in the background under `2>&1`.
+fn only_inherited_errors(stage: &Observed, stages: &[&Observed]) -> bool {
+    let is_silent = stage.io.is_some_and(|io| io.writes == 0) && !stage.splices;
+    let mut ends = stage.process.ends.iter();
+    is_silent
+        && ends.all(|end| {
+            let is_output = |other: &&Observed| {
+                let mut theirs = other.process.ends.of_link(end.pipe);
+                other.process.id != stage.process.id && theirs.any(|end| end.writes && end.fd != 2)
+            };
+            end.fd == 2 && end.writes && stages.iter().any(is_output)
+        })
 }
 
 /// The stages without those that hardly need a processor and wait for one all the same, if another one

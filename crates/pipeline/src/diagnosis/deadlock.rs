@@ -242,6 +242,7 @@ fn deadlock(
     let reasons = || core.iter().flat_map(|pid| &waits[pid]);
     let is_fifo =
         |reason: &WaitReason| matches!(reason, WaitReason::Pipe { on, .. } if on.pipe.is_fifo());
+    let is_of_fifo = reasons().any(is_fifo);
     if !observed
         .iter()
         .chain(&waiting)
@@ -258,8 +259,8 @@ fn deadlock(
             let goes_on = |process: &Observed| !waits.contains_key(&process.process.id.pid);
             observation.is_survey || asked.any(goes_on)
         }
-        // Somebody may hold a FIFO open for writers to come.
-        DeadlockKind::MissingEnd => reasons().any(is_fifo),
+        // A server may hold a FIFO open for writers to come.
+        DeadlockKind::MissingEnd => observation.is_survey && is_of_fifo,
         // A signal handler may use the process's own pipe, and anybody a FIFO.
         DeadlockKind::OwnEnd | DeadlockKind::OwnOutput => observed.iter().any(|process| {
             let is_fifo = process.process.ends.iter().any(|end| end.pipe.is_fifo());
@@ -271,14 +272,17 @@ fn deadlock(
     let is_hidden = observation.hides_processes
         || observed.iter().any(|process| process.unseen != Unseen::None)
         // Anybody may have opened it.
-        || hides_any && reasons().any(is_fifo);
+        || hides_any && is_of_fifo;
     let may_handle = |process: &&Observed| REQUESTS.iter().any(|signal| handles(process, *signal));
     let is_limited = |process: &&Observed| has_timeout(observation, process);
     let doubts = [
         (PossibleEnd::HiddenProcess, is_hidden),
         (PossibleEnd::SignalHandler, observed.iter().any(may_handle)),
         (PossibleEnd::Timeout, observed.iter().any(is_limited)),
-        (PossibleEnd::Anybody, kind.may_be_ended_by_anybody()),
+        (
+            PossibleEnd::Anybody,
+            kind.may_be_ended_by_anybody() || kind == DeadlockKind::MissingEnd && is_of_fifo,
+        ),
     ];
     let doubts = doubts.into_iter().filter(|(_, holds)| *holds);
     let doubts: Vec<PossibleEnd> = doubts.map(|(doubt, _)| doubt).collect();

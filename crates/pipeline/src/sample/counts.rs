@@ -173,6 +173,9 @@ impl StateCounts {
     /// times alone don't tell whether they ran at once.
     fn any_ran(&self, awake: Awake) -> f64 {
         let awake_at_once = f64::from(self.awake_threads) / f64::from(self.awake.max(1));
+        if awake.are_throttled && awake_at_once >= 1.0 {
+            return (awake.ran / awake_at_once).max(awake.least_ran).min(1.0);
+        }
         if awake_at_once < 1.0 {
             return awake.any_ran.min(1.0);
         }
@@ -247,6 +250,8 @@ pub(crate) struct Awake {
     /// The time for which one ran, if their times have nothing to do with each other. Of a process with
     /// threads that wait for a processor while another one runs, the sums say less.
     pub(crate) any_ran: f64,
+    /// Whether a quota stops all threads at once: until then those that are ready run at once, too.
+    pub(crate) are_throttled: bool,
 }
 
 /// For how long one thread ran at least, if all together ran for `ran` on this number of processors,
@@ -359,6 +364,7 @@ mod tests {
             longest: 0.3,
             least_ran: 0.45,
             any_ran: 0.64,
+            ..Awake::default()
         };
         let runs = |counts: &StateCounts| counts.divide(counts.samples, awake).shares(counts).runs;
         assert!(runs(&counts) > 0.84, "{}", runs(&counts));
@@ -382,6 +388,7 @@ mod tests {
             longest: 0.75,
             least_ran: 0.47,
             any_ran: 0.72,
+            ..Awake::default()
         };
         let shares = |awake| counts.divide(counts.samples, awake).shares(&counts);
         let handed_over = shares(awake);
@@ -393,8 +400,31 @@ mod tests {
             longest: 1.0,
             least_ran: 0.5,
             any_ran: 0.75,
+            ..Awake::default()
         });
         assert!((0.8..0.92).contains(&pool.runs), "{pool:?}");
+    }
+
+    /// pigz -p2 at a quota of 0.6 processors: by traces of the scheduler one of both ran for 31.5 % of the time.
+    #[test]
+    fn threads_that_a_quota_stops_run_at_once_until_then() {
+        let counts = StateCounts {
+            samples: 40,
+            awake: 40,
+            awake_threads: 80,
+            ..StateCounts::default()
+        };
+        let awake = Awake {
+            ran: 0.6,
+            queued: 1.4,
+            longest: 1.0,
+            least_ran: 0.3,
+            any_ran: 0.51,
+            are_throttled: true,
+        };
+        let shares = counts.divide(counts.samples, awake).shares(&counts);
+        assert!((shares.runs - 0.3).abs() < 0.05, "{shares:?}");
+        assert!((shares.sum() - 1.0).abs() < 0.01, "{shares:?}");
     }
 
     #[test]
@@ -412,6 +442,7 @@ mod tests {
             longest: 0.98,
             least_ran: 0.27,
             any_ran: 0.54,
+            ..Awake::default()
         };
         let shares = counts.divide(counts.samples, awake).shares(&counts);
         assert!((shares.queued - 0.44).abs() < 0.01, "{shares:?}");
@@ -433,6 +464,7 @@ mod tests {
                 longest: ran + queued,
                 least_ran: ran / 2.0,
                 any_ran: ran,
+                ..Awake::default()
             };
             let shares = counts.divide(counts.samples, awake).shares(&counts);
             assert!((shares.runs - ran).abs() < 0.01, "{shares:?}");
@@ -453,6 +485,7 @@ mod tests {
             longest: 0.9,
             least_ran: 0.275,
             any_ran: 0.52,
+            ..Awake::default()
         };
         let shares = counts.divide(counts.samples, awake).shares(&counts);
         assert!((shares.runs - 0.52).abs() < 0.01, "{shares:?}");

@@ -11,6 +11,9 @@ use crate::graph::{Process, Unseen};
 use crate::proc::{Io, Language};
 use crate::processors::Quota;
 
+/// A quota that was used up in this share of its periods is what keeps threads from running.
+const MIN_THROTTLED: f64 = 0.5;
+
 /// What a process did during some time.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Slice {
@@ -98,6 +101,10 @@ impl Slice {
             longest: share(self.longest).min(1.0),
             least_ran: least_ran(share(self.ran), self.limits.processors),
             any_ran: share(self.any_ran),
+            are_throttled: self
+                .limits
+                .quota
+                .is_some_and(|quota| quota.throttled >= MIN_THROTTLED),
         };
         self.counts.divide(self.counts.samples, awake)
     }

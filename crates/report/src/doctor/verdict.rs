@@ -165,7 +165,7 @@ pub(super) fn describe_active(stages: &[ActiveStage]) -> Option<String> {
     const MIN_ACTIVE: f64 = 0.1;
     let active = stages
         .iter()
-        .filter(|stage| stage.runs + stage.queued >= MIN_ACTIVE);
+        .filter(|stage| stage.runs.max(stage.queued) >= MIN_ACTIVE);
     let texts = active.take(MAX_NAMED).map(|stage| {
         let s = if stage.are_children { "" } else { "s" };
         let children = if stage.are_children {

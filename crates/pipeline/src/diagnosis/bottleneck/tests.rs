@@ -33,6 +33,30 @@ fn found(stages: Vec<Observed>) -> Vec<Finding> {
     bottlenecks(&observation(stages), &BTreeSet::new())
 }
 
+/// `(sha1sum /dev/zero >/dev/null & tail -f log | sed -u ...) 2>&1 | grep ...`
+#[test]
+fn who_only_inherited_a_standard_error_is_no_bottleneck() {
+    let silent = |ends: Vec<LinkFd>| Observed {
+        io: Some(Io::default()),
+        ..busy(process(1, "sha1sum", ends), 1.0, 0.0, 0.0)
+    };
+    let named = |first: Observed, sed: Vec<LinkFd>| {
+        let sed = busy(process(2, "sed", sed), 0.01, 0.0, 0.0);
+        let grep = busy(process(3, "grep", vec![reads(0, 1)]), 0.01, 0.0, 0.99);
+        found(vec![first, sed, grep])
+            .iter()
+            .any(|finding| match finding {
+                Finding::Bottleneck(bottleneck) => bottleneck.stage.pid == 1,
+                _ => false,
+            })
+    };
+    let output = || vec![writes(1, 1), writes(2, 1)];
+    assert!(!named(silent(vec![writes(2, 1)]), output()));
+    // Its errors are all that comes; or its output goes there, too.
+    assert!(named(silent(vec![writes(2, 1)]), vec![writes(2, 1)]));
+    assert!(named(silent(output()), output()));
+}
+
 #[test]
 fn the_busy_stage_between_blocked_and_starved_ones_is_named() {
     for slow in 0..4 {

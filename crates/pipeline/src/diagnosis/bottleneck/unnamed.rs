@@ -131,12 +131,13 @@ fn queued_of(stage: &Observed) -> f64 {
 /// Two or more stages that wait for each other by turns: one waits for room and one for input, both
 /// for a while. Or processors are lacking, so that all take turns with them.
 fn turns(observation: &Observation, stages: &[&Observed]) -> Option<Finding> {
-    let waits = |stage: &&&Observed, side| {
-        let mut waits = stage.on.iter();
-        waits.any(|on| on.side == side && on.share >= MIN_TURNS)
+    let waits = |side| {
+        let on = stages.iter().flat_map(|stage| &stage.on);
+        on.filter(move |on| on.side == side && on.share >= MIN_TURNS)
     };
-    let blocked = stages.iter().any(|stage| waits(&stage, LinkSide::Room));
-    let starved = stages.iter().any(|stage| waits(&stage, LinkSide::Input));
+    // A writer whose reader has another input first takes no turns with it.
+    let take_turns = waits(LinkSide::Room)
+        .any(|room| waits(LinkSide::Input).any(|input| input.pipe == room.pipe));
     let is_still = stages.iter().all(|stage| stage.is_frozen);
     // Shells wait for what their children do.
     let waits_outside = stages.iter().any(|stage| {
@@ -152,7 +153,7 @@ fn turns(observation: &Observation, stages: &[&Observed]) -> Option<Finding> {
     // Children are ready for a while when they start, on an idle machine, too.
     let delay = delay.filter(|delay| *delay != Delay::Unknown || most.shares.queued >= MIN_LACKING);
     // One that runs all the time waits for nobody.
-    let by_turns = blocked && starved && !stages.iter().any(|stage| is_busy(stage));
+    let by_turns = take_turns && !stages.iter().any(|stage| is_busy(stage));
     let is_found = !is_still && !waits_outside && (delay.is_some() || by_turns);
     let queued = stages.iter().filter(|stage| queued_of(stage) >= MIN_QUEUED);
     let queued: Vec<&&Observed> = queued.collect();

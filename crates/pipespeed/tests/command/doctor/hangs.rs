@@ -104,6 +104,25 @@ fn a_fifo_that_nobody_else_opens_is_named() {
     }
 }
 
+/// The shell could let it go on; a program that opens it to write could not.
+#[test]
+fn a_shell_that_waits_for_the_reader_of_its_fifo_is_probably_stuck() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = fifo(&directory, "f");
+    let mut group = Group::default();
+    // dash waits for a signal, which may be another one than that of its child.
+    let script = format!("cat {path} & exec 3>{path}; echo a >&3; wait");
+    let pid = group.script(&format!("exec bash -c '{script}'"));
+    child(pid, "cat");
+    let words = [
+        "PROBABLY STUCK",
+        "a process that waits for its reader keeps it open",
+        "from outside may end this",
+        "close the write end before waiting",
+    ];
+    assert_contains(&group.stuck(), &words);
+}
+
 #[test]
 fn a_cycle_of_two_fifos_is_stuck() {
     let directory = tempfile::tempdir().unwrap();

@@ -11,6 +11,29 @@ fn stages_that_wait_by_turns_are_not_blamed() {
     );
 }
 
+/// `diff <(sort a) <(sort b)` reads the first one to its end.
+#[test]
+fn a_writer_whose_turn_comes_later_takes_none_with_the_reader() {
+    let sort = |pid, at, runs, blocked| {
+        busy(
+            process(pid, "sort", vec![writes(1, at)]),
+            runs,
+            blocked,
+            0.0,
+        )
+    };
+    let mut diff = busy(
+        process(3, "diff", vec![reads(3, 1), reads(4, 2)]),
+        0.48,
+        0.0,
+        0.52,
+    );
+    diff.on.retain(|on| on.pipe.inode() == 1);
+    let findings = found(vec![sort(1, 1, 0.67, 0.0), sort(2, 2, 0.48, 0.52), diff]);
+    let takes_turns = |finding: &Finding| matches!(finding, Finding::PingPong { .. });
+    assert!(!findings.iter().any(takes_turns), "{findings:?}");
+}
+
 #[test]
 fn stages_that_never_ran_do_not_take_turns() {
     let frozen = |process, thread| frozen(process, thread);
