@@ -277,6 +277,7 @@ mod tests {
     };
 
     use crate::proc::{Io, LinkFd};
+    use crate::sample::Children;
     use crate::wait::LinkWait;
 
     /// Process 2, which reads from a pipe.
@@ -535,6 +536,35 @@ mod tests {
             frozen(own, on_input(7))
         };
         assert!(spare([make(3), make(4)]).is_empty());
+    }
+
+    #[test]
+    fn a_shell_does_not_wait_for_what_it_runs_in_the_background() {
+        let cat = frozen(
+            child_of(9, process(2, "cat", vec![reads(0, 7)])),
+            on_input(7),
+        );
+        let sleep = child_of(9, process(3, "sleep", vec![writes(1, 8)]));
+        let sleep = frozen(sleep, on_outside(Outside::Timer));
+        let mut shell = frozen(process(9, "bash", vec![writes(3, 7)]), on_child());
+        let waited_for = |shell: &Observed| {
+            let all = vec![shell.clone(), cat.clone(), sleep.clone()];
+            let observation = observation(all);
+            let waited_for = children(&observation, observation.find(9).unwrap());
+            let pids: Vec<i32> = waited_for.iter().map(|who| who.pid).collect();
+            pids
+        };
+        assert_eq!(waited_for(&shell), [2, 3]);
+        shell.children = Some(Children {
+            names: vec!["sleep".to_owned()],
+            awaited: vec![3],
+            shares: sleep.shares,
+            outside: sleep.outside.clone(),
+            on: Vec::new(),
+            processors: 0.0,
+            are_short: false,
+        });
+        assert_eq!(waited_for(&shell), [3]);
     }
 
     #[test]

@@ -562,8 +562,21 @@ impl ThreadFiles {
         files: ProcessFiles<'_>,
         fd_budget: Option<&FdBudget>,
     ) -> Option<char> {
+        Some(self.stat(files, fd_budget)?.state)
+    }
+
+    /// The processor on which it runs or waits to.
+    pub(crate) fn processor(
+        &mut self,
+        files: ProcessFiles<'_>,
+        fd_budget: Option<&FdBudget>,
+    ) -> Option<usize> {
+        self.stat(files, fd_budget)?.processor
+    }
+
+    fn stat(&mut self, files: ProcessFiles<'_>, fd_budget: Option<&FdBudget>) -> Option<Stat> {
         let text = text(&mut self.stat, files, self.tid, "stat", fd_budget)?;
-        Some(parse_stat(&text)?.state)
+        parse_stat(&text)
     }
 }
 

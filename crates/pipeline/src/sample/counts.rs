@@ -74,6 +74,8 @@ pub(crate) struct StateCounts {
     pub(crate) awake: u32,
     /// How many of its threads were awake in these samples, added up; 0 if not known.
     pub(crate) awake_threads: u32,
+    /// On how many processors these were, added up.
+    pub(crate) awake_processors: u32,
     pub(crate) disk: u32,
     pub(crate) blocked: u32,
     pub(crate) starved: u32,
@@ -154,6 +156,7 @@ impl StateCounts {
         self.samples += other.samples;
         self.awake += other.awake;
         self.awake_threads += other.awake_threads;
+        self.awake_processors += other.awake_processors;
         self.disk += other.disk;
         self.blocked += other.blocked;
         self.starved += other.starved;
@@ -181,12 +184,17 @@ impl StateCounts {
         }
         let running = awake.ran / (awake.ran + awake.queued).max(f64::MIN_POSITIVE);
         let in_turn = awake.ran / (awake_at_once * running).max(1.0);
-        // Threads that sleep by turns hand over to each other. Those that are always ready run when
-        // they get a processor, together or not.
+        // Threads that sleep by turns hand over to each other, as those on one processor do. Others that are
+        // always ready run when they get a processor, together or not.
+        let spread = f64::from(self.awake_processors) / f64::from(self.awake.max(1));
+        let processors = (awake.ran / awake.least_ran.max(f64::MIN_POSITIVE)).max(2.0);
+        let most = awake_at_once.min(processors);
+        let on_one = 1.0 - (spread - 1.0) / (most - 1.0).max(f64::MIN_POSITIVE);
         let estimate = if awake.longest < MIN_ALWAYS_READY {
             in_turn
         } else {
-            (in_turn + awake.any_ran) / 2.0
+            let apart = (in_turn + awake.any_ran) / 2.0;
+            apart + (in_turn - apart) * on_one.clamp(0.0, 1.0)
         };
         awake.any_ran.max(estimate).min(1.0)
     }
@@ -354,6 +362,7 @@ mod tests {
             samples: 40,
             awake: 38,
             awake_threads: 40,
+            awake_processors: 40,
             starved: 2,
             ..StateCounts::default()
         };
@@ -379,6 +388,7 @@ mod tests {
             samples: 40,
             awake: 39,
             awake_threads: 58,
+            awake_processors: 58,
             starved: 1,
             ..StateCounts::default()
         };
@@ -405,6 +415,31 @@ mod tests {
         assert!((0.8..0.92).contains(&pool.runs), "{pool:?}");
     }
 
+    /// xz -T2 beside one loop: by traces of the scheduler one of both ran for 99 % of the time.
+    #[test]
+    fn threads_on_one_processor_run_by_turns() {
+        let runs = |awake_processors| {
+            let counts = StateCounts {
+                samples: 40,
+                awake: 40,
+                awake_threads: 80,
+                awake_processors,
+                ..StateCounts::default()
+            };
+            let awake = Awake {
+                ran: 0.985,
+                queued: 1.0,
+                longest: 1.0,
+                least_ran: 0.49,
+                any_ran: 0.75,
+                ..Awake::default()
+            };
+            counts.divide(counts.samples, awake).shares(&counts).runs
+        };
+        assert!(runs(42) > 0.95, "{}", runs(42));
+        assert!(runs(80) < 0.9, "{}", runs(80));
+    }
+
     /// pigz -p2 at a quota of 0.6 processors: by traces of the scheduler one of both ran for 31.5 % of the time.
     #[test]
     fn threads_that_a_quota_stops_run_at_once_until_then() {
@@ -412,6 +447,7 @@ mod tests {
             samples: 40,
             awake: 40,
             awake_threads: 80,
+            awake_processors: 80,
             ..StateCounts::default()
         };
         let awake = Awake {

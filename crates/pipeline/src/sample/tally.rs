@@ -283,11 +283,10 @@ impl Tally {
             }
             self.may_have_changed |= has_run;
             self.counts.add(&states(&self.watches));
-            let seen = self.watches.iter().filter_map(|watch| watch.seen.as_ref());
+            let mut seen = self.watches.iter().filter_map(|watch| watch.seen.as_ref());
             self.counts.splices |= seen.clone().any(|seen| seen.is_uncounted);
-            self.hides_calls = seen.clone().any(|seen| seen.is_hidden);
-            let awake = seen.filter(|seen| seen.state == ThreadState::Working);
-            self.counts.awake_threads += awake.count() as u32;
+            self.hides_calls = seen.any(|seen| seen.is_hidden);
+            self.count_awake(proc, fd_budget);
             let age = self.created.elapsed();
             let interval = MIN_COUNTER_INTERVAL.max(age / COUNTER_AGE);
             self.due.counters = has_run && self.last.0.elapsed() >= interval;
@@ -298,6 +297,30 @@ impl Tally {
             self.directory = None;
             self.watches.clear();
         }
+    }
+
+    /// Counts the threads that are awake, and their processors.
+    fn count_awake(&mut self, proc: &Proc, fd_budget: &FdBudget) {
+        let mut watches = std::mem::take(&mut self.watches);
+        let at = self.at(proc, fd_budget);
+        let awake = watches.iter_mut().filter(|watch| {
+            let state = watch.seen.as_ref().map(|seen| &seen.state);
+            state == Some(&ThreadState::Working)
+        });
+        let mut awake: Vec<&mut WatchedThread> = awake.collect();
+        let threads = awake.len();
+        let processors = if threads > 1 {
+            let processors = awake
+                .iter_mut()
+                .filter_map(|watch| watch.files.processor(at.files, Some(at.fd_budget)));
+            let processors: BTreeSet<usize> = processors.collect();
+            processors.len().max(1)
+        } else {
+            threads
+        };
+        self.watches = watches;
+        self.counts.awake_threads += threads as u32;
+        self.counts.awake_processors += processors as u32;
     }
 
     /// Samples the children for which it waits, where that is due after [`look`](Self::look). As soon after it as

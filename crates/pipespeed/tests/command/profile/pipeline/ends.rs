@@ -126,14 +126,14 @@ const BEFORE: &str = "sleep 1001 </dev/null 2>&1 | sleep 1003 >/dev/null 2>&1 &"
 #[test]
 fn processes_from_before_are_neither_stages_nor_ended() {
     let script = format!(
-        "{BEFORE} exec \"$0\" profile --quiet --json - -- 'sleep 0.3 | cat; sleep 1002 2>&1 & true'"
+        "{BEFORE} exec \"$0\" profile --quiet --json - -- 'sleep 2 | cat; sleep 1002 2>&1 & true'"
     );
     let mut command = Command::new("sh");
     command.args(["-c", &script, PIPESPEED]);
     let mark = Mark::on(&mut command);
     let outcome = run_alone(command).succeeded();
     let pipeline = pipeline_of(&outcome);
-    assert_eq!(commands(&pipeline), ["sleep 0.3", "cat"], "{pipeline:#}");
+    assert_eq!(commands(&pipeline), ["sleep 2", "cat"], "{pipeline:#}");
     assert_eq!(pipeline["left"], 1, "{pipeline:#}");
     mark.only_left(&["sleep 1001", "sleep 1002", "sleep 1003"]);
 }
