@@ -1,5 +1,7 @@
 //! Comparisons of saved runs, as text and as a chart.
 
+mod many;
+
 use std::fmt::Display;
 
 use itertools::Itertools as _;
@@ -18,8 +20,14 @@ use super::notes::{Note, notes};
 use super::style::{RED, Style, YELLOW};
 use super::table::{Cell, Column, Table};
 
+/// More comparisons than these are summed up, by case.
+const MAX_SIDE_BY_SIDE: usize = 4;
+
 /// The differences of the runs' conditions, then a row for each case.
 pub fn comparison_table(comparisons: &[Comparison], style: Style) -> String {
+    if comparisons.len() > MAX_SIDE_BY_SIDE {
+        return many::summary(comparisons, style);
+    }
     let many = comparisons.len() > 1;
     let origins = comparisons
         .iter()
@@ -74,9 +82,13 @@ pub(super) const METHOD: &str = "\
     of cases. Faster and slower mean a whole interval beyond 5 %. Changes of the machine between the \
     runs count too.";
 
-/// A bar for each case with its interval, by newer run.
+/// A bar for each case with its interval, by newer run; of many runs, a bar for each case.
 pub fn comparison_chart(comparisons: &[Comparison]) -> String {
-    chart(comparisons, WIDE)
+    if comparisons.len() > MAX_SIDE_BY_SIDE {
+        many::chart(comparisons)
+    } else {
+        chart(comparisons, WIDE)
+    }
 }
 
 fn chart(comparisons: &[Comparison], width: i32) -> String {
@@ -290,6 +302,18 @@ mod tests {
     fn several_comparisons_stand_side_by_side() {
         let text = comparison_table(&compared(&[0.7, 1.4]), Style::of_width(100));
         insta::assert_snapshot!(text);
+    }
+
+    #[test]
+    fn many_comparisons_are_summed_up() {
+        let mut factors = [1.0; 40];
+        factors[3] = 0.7;
+        factors[20] = 0.4;
+        factors[21] = 1.5;
+        let text = comparison_table(&compared(&factors), Style::of_width(100));
+        insta::assert_snapshot!(text);
+        let svg = comparison_chart(&compared(&factors));
+        says(&svg, &[">write_read</text>", "x1.00 (x0.40 to x1.50)"]);
     }
 
     #[test]
