@@ -33,6 +33,10 @@ doctor WHICH="bottlenecks":
 fuzz TARGET SECONDS="1200":
     cd crates/fastpipe && cargo +nightly fuzz run {{TARGET}} -- -max_total_time={{SECONDS}}
 
+# measures all figures of the docs anew (three hours; MINUTES: a piece of it)
+figures MINUTES="200":
+    docs/remake --minutes {{MINUTES}}
+
 # the tests on three kernels, in qemu
 kernels:
     ci/kernels prepare

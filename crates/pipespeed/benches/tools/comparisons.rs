@@ -162,6 +162,13 @@ fn meters() -> anyhow::Result<Vec<Comparison>> {
             |bytes| shell(format!("{} | pv | wc -c", producer(bytes))),
         )
         .needs("pv"),
+        compare(
+            "writer | meter | wc -c, against mbuffer",
+            Some(1.0),
+            counting,
+            |bytes| shell(format!("{} | mbuffer -q | wc -c", producer(bytes))),
+        )
+        .needs("mbuffer"),
     ])
 }
 

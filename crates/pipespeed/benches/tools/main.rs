@@ -9,7 +9,7 @@
 //! the project aims at. Timed is from before the first process is spawned until
 //! the last one was reaped.
 //!
-//! Programs that are not installed are left out, and named: pv, cat, wc and yes
+//! Programs that are not installed are left out, and named: pv, mbuffer, cat, wc and yes
 //! of the system, and the uutils' yes where UU_YES says (`cargo install uu_yes
 //! --root DIR`, then UU_YES=DIR/bin/yes).
 
