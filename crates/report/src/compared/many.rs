@@ -73,8 +73,8 @@ fn runs(comparisons: &[Comparison], style: Style) -> String {
 pub(super) fn chart(comparisons: &[Comparison]) -> String {
     let rows = names(comparisons).map(|name| BarGroup {
         name: name.to_owned(),
-        bars: match Ratios::new(comparisons, name) {
-            Some(Ratios {
+        bars: match RatioRange::new(comparisons, name) {
+            Some(RatioRange {
                 lowest,
                 median,
                 highest,
@@ -123,14 +123,14 @@ pub(super) fn chart(comparisons: &[Comparison]) -> String {
 }
 
 /// The ratios of one case.
-struct Ratios {
+struct RatioRange {
     lowest: f64,
     median: f64,
     highest: f64,
 }
 
-impl Ratios {
-    fn new(comparisons: &[Comparison], name: &str) -> Option<Ratios> {
+impl RatioRange {
+    fn new(comparisons: &[Comparison], name: &str) -> Option<RatioRange> {
         let ratios = of_name(comparisons, name).filter_map(|(_, case)| case.ratio);
         let medians: Vec<f64> = ratios.map(|ratio| ratio.estimate.median).collect();
         let (lowest, highest) = medians
@@ -139,7 +139,7 @@ impl Ratios {
             .minmax_by(f64::total_cmp)
             .into_option()?;
         let median = pipespeed_stats::median(&medians)?;
-        Some(Ratios {
+        Some(RatioRange {
             lowest,
             median,
             highest,
@@ -176,7 +176,7 @@ fn table(comparisons: &[Comparison]) -> Table {
         let counts = verdicts.map(count);
         let without = comparisons.len() - counts.iter().sum::<usize>();
         let mut row = vec![name.to_owned(), number(old)];
-        match Ratios::new(comparisons, name) {
+        match RatioRange::new(comparisons, name) {
             Some(found) => row.extend([found.lowest, found.median, found.highest].map(times)),
             None => row.extend(["-", "-", "-"].map(str::to_owned)),
         }
