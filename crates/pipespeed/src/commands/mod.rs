@@ -31,6 +31,7 @@ use anyhow::anyhow;
 use fastpipe::wait::Wait;
 use jiff::Timestamp;
 use rustix::io::Errno;
+use rustix::process::geteuid;
 
 use self::ends::Rules;
 use crate::cli::{Cli, Command, EndArgs};
@@ -89,9 +90,23 @@ pub fn run(cli: Cli) -> anyhow::Result<()> {
 /// Checks that processes can be seen at all, by the numbers that they have here.
 fn require_processes(proc: &Proc) -> anyhow::Result<()> {
     if proc.processes().is_empty() {
-        return Err(anyhow!("no process can be seen: is /proc mounted?"));
+        let entries = std::fs::read_dir("/proc");
+        // A seccomp filter may refuse getdents64(2).
+        return Err(match entries.and_then(|mut all| all.next().transpose()) {
+            Ok(_) => anyhow!("no process can be seen: is /proc mounted?"),
+            Err(error) => anyhow!("no process can be seen: reading /proc: {error}"),
+        });
     }
     require_own_proc()
+}
+
+/// What may show more of a process: nothing if this is root already.
+fn as_root() -> &'static str {
+    if geteuid().is_root() {
+        ""
+    } else {
+        "; try as root"
+    }
 }
 
 /// Checks that a process exists and can be examined.
@@ -110,7 +125,7 @@ fn require_process(proc: &Proc, pid: i32) -> anyhow::Result<ProcessHandle> {
     process.say_refusal();
     let shown = proc.stat(pid);
     let stat =
-        shown.ok_or_else(|| anyhow!("process {pid}: /proc hides it (hidepid); try as root"))?;
+        shown.ok_or_else(|| anyhow!("process {pid}: /proc hides it (hidepid){}", as_root()))?;
     // Other threads may live on without the first one.
     if stat.state == 'Z' && proc.threads(pid).len() <= 1 {
         return Err(usage(format!(
@@ -120,7 +135,7 @@ fn require_process(proc: &Proc, pid: i32) -> anyhow::Result<ProcessHandle> {
         )));
     }
     let ends = proc.ends(pid);
-    ends.map_err(|error| anyhow!("process {pid}: {error}; try as root"))?;
+    ends.map_err(|error| anyhow!("process {pid}: {error}{}", as_root()))?;
     Ok(process)
 }
 
