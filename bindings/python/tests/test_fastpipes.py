@@ -24,6 +24,10 @@ MIB = 1 << 20
 # Has a descriptor of its own, from then on.
 multiprocessing.resource_tracker.ensure_running()
 
+# A shell starts what is in the background with SIGINT ignored, and the children would inherit that.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
 
 @pytest.fixture(autouse=True)
 def nothing_is_left():
