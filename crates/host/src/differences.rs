@@ -104,6 +104,7 @@ impl Facts {
         self.add_or_none("hypervisor", virtualisation.hypervisor.as_ref());
         self.add_or_none("product", virtualisation.product.as_ref());
         self.add_or_none("container", virtualisation.container.as_ref());
+        self.add_switch("free page reporting", virtualisation.free_page_reporting);
     }
 
     fn add_frequency(&mut self, machine: &Machine) {

@@ -104,6 +104,8 @@ pub(super) fn kvm_guest() -> Fixture {
         .file("proc/sys/kernel/arch", "x86_64\n")
         .file("proc/sys/kernel/version", "#1 SMP PREEMPT_DYNAMIC Thu Jan 1 00:00:00 UTC 2026\n")
         .file("proc/cmdline", "console=ttyS0 root=UUID=secret mitigations=auto psi=1 init=/x -- nosmt\n")
+        .file("sys/bus/virtio/drivers/virtio_balloon/bind", "\n")
+        .file("sys/bus/virtio/drivers/virtio_balloon/virtio0/features", "0110010100000000\n")
         .file("proc/pressure/cpu", "some avg10=0.00 avg60=0.00 avg300=0.00 total=0\n")
         .file("proc/stat", "cpu  100 0 100 800 0 0 0 0 0 0\ncpu0 50 0 50 400 0 0 0 0 0 0\ncpu1 50 0 50 400 0 0 0 0 0 0\nintr 5 1\n")
         .file("proc/loadavg", "0.24 0.07 0.02 3/91 3984\n")

@@ -1,5 +1,8 @@
 //! Detection of virtual machines and containers.
 
+use std::fs;
+use std::path::Path;
+
 use serde::{Deserialize, Serialize};
 
 use super::frequency::CLOCK_SOURCES;
@@ -17,6 +20,9 @@ pub struct Virtualisation {
     pub product: Option<String>,
     /// The kind of container this process runs in; null if none is detected.
     pub container: Option<String>,
+    /// Whether the guest tells the host which memory is free, so that the host takes it back
+    /// (virtio-balloon); null without such a device.
+    pub free_page_reporting: Option<bool>,
 }
 
 impl Virtualisation {
@@ -51,8 +57,25 @@ impl Virtualisation {
             hypervisor,
             product,
             container: container(root),
+            free_page_reporting: free_page_reporting(root),
         }
     }
+}
+
+/// Bit VIRTIO_BALLOON_F_REPORTING (include/uapi/linux/virtio_balloon.h) of a device's features.
+const REPORTING_BIT: usize = 5;
+
+fn free_page_reporting(root: &Root) -> Option<bool> {
+    const DRIVER: &str = "sys/bus/virtio/drivers/virtio_balloon";
+    let entries = fs::read_dir(root.path(DRIVER)).ok()?;
+    let names = entries.flatten().map(|entry| entry.file_name());
+    let features = names.filter_map(|name| {
+        let device = Path::new(DRIVER).join(name);
+        root.text(device.join("features"))
+    });
+    // A digit a bit, the lowest first (drivers/virtio/virtio.c).
+    let reports = features.map(|bits| bits.as_bytes().get(REPORTING_BIT) == Some(&b'1'));
+    reports.reduce(|one, other| one || other)
 }
 
 /// Whether the processor's flags include `hypervisor`; `None` without flags.

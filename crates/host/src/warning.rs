@@ -77,6 +77,8 @@ pub enum WarningKind {
     Placement,
     /// Pressure-stall accounting makes every sleep more expensive.
     PressureStall,
+    /// The host takes back free memory, so that its next use is slow.
+    FreePageReporting,
     /// A quick run is less precise than a full one.
     Quick,
     /// Too few rounds for verdicts on all comparisons.
@@ -129,6 +131,7 @@ impl WarningKind {
             Self::ClockSource => WarningScope::Machine("slow clock source"),
             Self::Guest => WarningScope::Machine("virtual machine"),
             Self::PressureStall => WarningScope::Machine("pressure-stall accounting"),
+            Self::FreePageReporting => WarningScope::Machine("free page reporting"),
             Self::Quota => WarningScope::Machine("CPU quota"),
             Self::Mitigations => WarningScope::Machine("mitigations"),
             Self::SeccompFilter => WarningScope::Machine("seccomp filter"),

@@ -19,6 +19,7 @@ pub fn of_machine(machine: &Machine) -> Vec<Warning> {
         governor(machine),
         clock_source(machine),
         pressure_stall(machine),
+        free_page_reporting(machine),
     ];
     found.into_iter().flatten().collect()
 }
@@ -167,4 +168,13 @@ fn pressure_stall(machine: &Machine) -> Option<Warning> {
     let message = "pressure-stall accounting is on, which makes every sleep and wake-up slightly slower: boot with \
                    psi=0 to measure blocking cases without it";
     Some(Warning::new(WarningKind::PressureStall, message))
+}
+
+fn free_page_reporting(machine: &Machine) -> Option<Warning> {
+    if machine.virtualisation.free_page_reporting != Some(true) {
+        return None;
+    }
+    let message = "the host takes back memory that has been free for a few seconds (free page reporting), so that its next \
+                   use may take tens of times as long: cases that allocate pages vary (Fresh, memory)";
+    Some(Warning::new(WarningKind::FreePageReporting, message))
 }
