@@ -103,12 +103,14 @@ impl World {
     /// as such, and a shorter read would cut them. After other bytes only a read of the
     /// pipe's capacity never cuts one.
     fn read(&mut self, most: usize) {
-        let least = if self.mixes_packets {
-            MAX_CAPACITY
-        } else {
-            pipe::page_size()
+        let least = match &self.reader {
+            // The relay may have raised it.
+            Some(reader) if self.mixes_packets && self.output_is_pipe => {
+                pipe::capacity(reader).unwrap()
+            }
+            _ => pipe::page_size(),
         };
-        let mut chunk = vec![0; most.clamp(least, MAX_CAPACITY)];
+        let mut chunk = vec![0; most.clamp(least, least.max(MAX_CAPACITY))];
         let mut left = most;
         while left > 0
             && self.unread() > 0
