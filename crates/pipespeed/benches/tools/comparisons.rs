@@ -191,7 +191,7 @@ fn fizzbuzzes() -> Vec<Comparison> {
             Some(0.9),
             |bytes| {
                 let line =
-                    format!("pipespeed fizzbuzz --reuse drained --busy-loop | {READ} {bytes}");
+                    format!("pipespeed fizzbuzz --method drained --busy-loop | {READ} {bytes}");
                 shell(line).pinned()
             },
             // The same pipe, and pieces of the same size.
