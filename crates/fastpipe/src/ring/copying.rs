@@ -78,7 +78,7 @@ mod x86_64 {
     }
 
     /// From this length on `rep stosb` is faster than stores of 16 bytes: 1.3 times
-    /// at 64 KiB on Zen 5. memset(3) of glibc uses it from here on, too.
+    /// at 64 KiB on Zen 3. memset(3) of glibc uses it from here on, too.
     pub(super) const MIN_STRING_FILL: usize = 2048;
 
     /// Sets all bytes of `to` to `value`. Its stores may be reordered among themselves,

@@ -66,7 +66,7 @@ const FURTHER: [RecordedCommand; 6] = [
     step("options", "bench options", 65),
     step("memory", "bench memory", 110),
     step("latency", "latency", 25),
-    step("deadlock", "latency pipe --size 65537,128K --naive", 15),
+    step("deadlock", "latency --naive", 15),
 ];
 const CHECK: &str = "check";
 const PROFILE: &str = "profile";
