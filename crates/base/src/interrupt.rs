@@ -286,6 +286,10 @@ impl PassedOn {
         if is_from_terminal && matches!(number, SIGINT | SIGQUIT) {
             return;
         }
+        if INTERRUPTING.contains(&number) {
+            FIRST.store(number, Ordering::SeqCst);
+            IS_NOTICED.store(true, Ordering::SeqCst);
+        }
         // A child that has stopped itself does not handle signals.
         for number in [number, SIGCONT] {
             // SAFETY: touches no memory. `Signal` has no real-time signals.

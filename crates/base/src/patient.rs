@@ -8,6 +8,7 @@
 use std::io::{self, IsTerminal, Write};
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicI32, Ordering};
+use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FileType, fstat};
@@ -23,18 +24,24 @@ const INTERVAL: Timespec = Timespec {
     tv_nsec: 100_000_000,
 };
 
+/// What is said on standard error after a signal waits for room no longer than this, so that one
+/// signal ends the program also if nobody reads there.
+const MAX_WAIT_AFTER_SIGNAL: Duration = Duration::from_secs(2);
+
 /// The signal that ended a wait for room; 0 before. Nothing is waited for after that.
 static ENDED_BY: AtomicI32 = AtomicI32::new(0);
 
 /// Writes a text to a descriptor as if it had no O_NONBLOCK. A signal ends the wait for room,
 /// unless the program has noticed it before the text: what a run shows after a signal is written
-/// to its end.
+/// to its end, on standard error if somebody reads it.
 #[derive(Debug)]
 pub struct Patient<F> {
     file: F,
     /// Whether a signal was noticed before the text.
     was_interrupted: bool,
     can_block: bool,
+    /// How long it waits for room after a signal that was noticed before the text.
+    after_signal: Option<Duration>,
 }
 
 impl<F: AsFd> Patient<F> {
@@ -48,6 +55,7 @@ impl<F: AsFd> Patient<F> {
                 Ok(FileType::CharacterDevice) => file.as_fd().is_terminal(),
                 _ => false,
             },
+            after_signal: None,
             file,
         }
     }
@@ -62,8 +70,9 @@ impl<F: AsFd> Patient<F> {
 
     /// Returns whether there is room; not if poll(2) is refused, say. A plain write then waits.
     fn wait_for_room(&self) -> io::Result<bool> {
+        let since = Instant::now();
         loop {
-            let signal = self.ending_signal();
+            let signal = self.ending_signal(since);
             let timeout = match signal {
                 Some(_) => Timespec::default(),
                 None => INTERVAL,
@@ -81,9 +90,10 @@ impl<F: AsFd> Patient<F> {
         }
     }
 
-    /// The signal after which nothing is waited for.
-    fn ending_signal(&self) -> Option<i32> {
-        ended_by().or_else(|| first_signal().filter(|_| !self.was_interrupted))
+    /// The signal after which nothing is waited for. There is no room `since` this time.
+    fn ending_signal(&self, since: Instant) -> Option<i32> {
+        let is_over = || self.after_signal.is_some_and(|max| since.elapsed() >= max);
+        ended_by().or_else(|| first_signal().filter(|_| !self.was_interrupted || is_over()))
     }
 }
 
@@ -119,7 +129,11 @@ pub(crate) fn ended_by() -> Option<i32> {
 /// # Errors
 /// Those of write(2).
 pub fn print_on_stderr(text: impl AsRef<[u8]>) -> io::Result<()> {
-    Patient::new(io::stderr()).write_all(text.as_ref())
+    let mut stderr = Patient {
+        after_signal: Some(MAX_WAIT_AFTER_SIGNAL),
+        ..Patient::new(io::stderr())
+    };
+    stderr.write_all(text.as_ref())
 }
 
 #[cfg(test)]

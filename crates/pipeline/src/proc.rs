@@ -95,6 +95,8 @@ pub struct OtherFiles {
     pub reads: bool,
     /// One to which it can write.
     pub writes: bool,
+    /// An io_uring(7) instance, by which it may read and write while all its threads wait.
+    pub has_uring: bool,
 }
 
 /// Fields of proc_pid_stat(5).

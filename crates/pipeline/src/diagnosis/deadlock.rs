@@ -127,10 +127,21 @@ const ORDINARY_SIGNALS: &[i32] = &[
 ];
 
 /// The name of timeout(1).
-const TIMEOUT: &str = "timeout";
+pub(super) const TIMEOUT: &str = "timeout";
 
 /// Signals by which others ask a program to do something, or that of a timer that it may have set.
-const REQUESTS: &[i32] = &[libc::SIGUSR1, libc::SIGUSR2, libc::SIGIO, libc::SIGALRM];
+const REQUESTS: &[i32] = &[
+    libc::SIGHUP,
+    libc::SIGUSR1,
+    libc::SIGUSR2,
+    libc::SIGIO,
+    libc::SIGURG,
+    libc::SIGALRM,
+];
+
+/// Signals that have no other meaning than what a program gives them. The two before are used by the C
+/// library for itself.
+const REAL_TIME: std::ops::RangeInclusive<i32> = 34..=64;
 
 /// The deadlocks that concern a process that was asked for.
 ///
@@ -273,7 +284,8 @@ fn deadlock(
         || observed.iter().any(|process| process.unseen != Unseen::None)
         // Anybody may have opened it.
         || hides_any && is_of_fifo;
-    let may_handle = |process: &&Observed| REQUESTS.iter().any(|signal| handles(process, *signal));
+    let requests = || REQUESTS.iter().copied().chain(REAL_TIME);
+    let may_handle = |process: &&Observed| requests().any(|signal| handles(process, signal));
     let is_limited = |process: &&Observed| has_timeout(observation, process);
     let doubts = [
         (PossibleEnd::HiddenProcess, is_hidden),
@@ -363,7 +375,7 @@ fn handles_signals(observed: &Observed) -> bool {
 fn reasons(observation: &Observation, observed: &Observed) -> Option<Vec<WaitReason>> {
     // A relative of it that can't be examined may have its pipes.
     let is_known = observed.unseen != Unseen::Relatives;
-    if !observed.is_frozen || !is_known {
+    if !observed.is_frozen || !is_known || observed.process.others.has_uring {
         return None;
     }
     let mut reasons = Vec::new();

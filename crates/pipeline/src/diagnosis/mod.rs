@@ -296,7 +296,7 @@ pub fn diagnose(observation: &Observation) -> Vec<Finding> {
     let tied: BTreeSet<i32> = tied.map(|who| who.pid).collect();
     findings.sort_by_key(|finding| !finding.is_stuck());
     let mut leaked = withheld::leaked_write_ends(observation, &tied);
-    let unread = unread::find(observation, &tied);
+    let mut unread = unread::find(observation, &tied);
     let unseen = withheld::unseen_peers(observation, &tied);
     let mut bottlenecks = bottleneck::bottlenecks(observation, &tied);
     // A stage that does not write or read at all is no bottleneck.
@@ -326,6 +326,18 @@ pub fn diagnose(observation: &Observation) -> Vec<Finding> {
             stages.any(|stage| *stage == unread.writer || unread.is_reader(stage))
         }),
         _ => true,
+    });
+    // A reader that has started others reads on as fast as those get rid of their output.
+    unread.retain(|unread| {
+        let mut found = bottlenecks.iter();
+        let is_before = |finding: &Finding| match finding {
+            Finding::Bottleneck(bottleneck) => {
+                let mut before = bottleneck.before.iter();
+                before.any(|(who, _)| unread.is_reader(who)) && bottleneck.awaited().is_none()
+            }
+            _ => false,
+        };
+        !unread.may_be_read || !found.any(is_before)
     });
     findings.extend(unread.into_iter().map(Finding::Unread));
     findings.extend(mutual.into_iter().map(Finding::MutualWait));
@@ -368,9 +380,13 @@ fn without_explained(findings: Vec<Finding>) -> Vec<Finding> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixtures::{busy, child_of, frozen, observation, on_input, process, reads, writes};
+    use crate::fixtures::{
+        busy, child_of, frozen, observation, on_child, on_input, on_room, process, reads, writes,
+    };
 
     use crate::proc::Io;
+    use crate::sample::Children;
+    use crate::wait::Outside;
 
     /// `cat | tee >(gzip) >(xz) | wc`: xz has inherited tee's descriptor for gzip.
     #[test]
@@ -395,6 +411,42 @@ mod tests {
             xz,
         ]);
         assert_eq!(observation.pipelines()[0].len(), 5);
+    }
+
+    /// `find | xargs cat | gzip`: xargs reads on once its children have got rid of their output.
+    #[test]
+    fn reader_whose_children_wait_for_the_bottleneck_leaves_nothing_unread() {
+        let is_unread = |runs: f64| {
+            let find = frozen(process(1, "find", vec![writes(1, 7)]), on_room(7));
+            let mut xargs = busy(
+                process(2, "xargs", vec![reads(0, 7), writes(1, 8)]),
+                0.02,
+                0.0,
+                0.0,
+            );
+            xargs.on.clear();
+            xargs.threads = vec![on_child()];
+            xargs.io = xargs.io.map(|io| Io { reads: 0, ..io });
+            xargs.shares.elsewhere = 0.98;
+            xargs.outside = [(Outside::Child, 0.98)].into();
+            let blocked = busy(process(4, "cat", vec![writes(1, 8)]), 0.1, 0.9, 0.0);
+            xargs.children = Some(Children {
+                names: vec!["cat".to_owned()],
+                awaited: Vec::new(),
+                shares: blocked.shares,
+                outside: blocked.outside.clone(),
+                on: blocked.on.clone(),
+                processors: 0.1,
+                are_short: true,
+            });
+            let mut gzip = busy(process(3, "gzip", vec![reads(0, 8)]), runs, 0.0, 1.0 - runs);
+            gzip.on.retain(|on| on.side == LinkSide::Input);
+            let findings = diagnose(&observation(vec![find, xargs, gzip]));
+            let unread = |finding: &Finding| matches!(finding, Finding::Unread(_));
+            findings.iter().any(unread)
+        };
+        assert!(!is_unread(0.98));
+        assert!(is_unread(0.02));
     }
 
     /// Pipelines whose last stages, and whose errors, go to the same reader.

@@ -69,7 +69,9 @@ pub(super) fn find(observation: &Observation, tied: &BTreeSet<i32>) -> Vec<Mutua
         };
         let is_asked = first.is_asked || second.is_asked;
         let is_pair = pid(back) == pid(first) && first.process.id.start <= second.process.id.start;
-        if !is_asked || !is_pair || pid(first) == pid(second) {
+        // What is received from a socket is not counted: who ran may have received something.
+        let may_talk = link.is_socket() && !first.is_frozen && !second.is_frozen;
+        if !is_asked || !is_pair || may_talk || pid(first) == pid(second) {
             continue;
         }
         let side = |process: &Observed, link: LinkId| WaitingSide {
@@ -197,5 +199,37 @@ mod tests {
             io.unwrap().reads = 1;
         };
         assert_eq!(found(Vec::new(), talks), []);
+    }
+
+    /// Where both ran, each may have received something from a socket: that is not counted.
+    #[test]
+    fn two_that_run_may_talk_by_sockets() {
+        let found = |of: fn(u64) -> LinkId, runs: [bool; 2]| {
+            let on = |inode: u64| {
+                ThreadState::Waiting(BlockedOn::Pipes {
+                    any_of: vec![LinkWait {
+                        pipe: of(inode),
+                        fd: Some(3),
+                        side: LinkSide::Input,
+                    }],
+                    or: None,
+                })
+            };
+            let side = |pid: i32, own: u64, other: u64, runs: bool| {
+                let mut ends = vec![reads(3, own), writes(3, other)];
+                for end in &mut ends {
+                    end.pipe = of(if end.reads { own } else { other });
+                }
+                let mut side = frozen(process(pid, "python3", ends), on(own));
+                side.is_frozen = !runs;
+                side
+            };
+            let both = vec![side(1, 7, 8, runs[0]), side(2, 8, 7, runs[1])];
+            find(&observation(both), &BTreeSet::new()).len()
+        };
+        let socket = |inode| LinkId::Socket { inode };
+        assert_eq!(found(LinkId::pipe, [true, true]), 1);
+        assert_eq!(found(socket, [false, true]), 1);
+        assert_eq!(found(socket, [true, true]), 0);
     }
 }

@@ -4,10 +4,11 @@ use std::collections::BTreeSet;
 
 use serde::Serialize;
 
+use super::deadlock::TIMEOUT;
 use super::{Observed, Who};
 use crate::graph::{LinkSide, Node};
 use crate::observe::Observation;
-use crate::proc::LinkId;
+use crate::proc::{Language, LinkId};
 use crate::sample::{Children, OnLink, Shares};
 use crate::wait::{BlockedOn, Outside, ThreadState};
 use later::{comes_later, may_forget, reads_other_stream, takes_in_order, waits_for_one};
@@ -91,7 +92,8 @@ pub(super) fn find(observation: &Observation, tied: &BTreeSet<i32>) -> Vec<Unrea
         let readers = observation.holders(pipe.id, LinkSide::Input);
         let readers =
             readers.filter(|process| !process.has_ended && process.process.id != writer.process.id);
-        let readers: Vec<&Observed> = readers.collect();
+        let mut readers: Vec<&Observed> = readers.collect();
+        without_timeout(observation, &mut readers);
         let is_asked = writer.is_asked || readers.iter().any(|process| process.is_asked);
         let is_busy = |process: &&Observed| {
             let awake = |shares: &Shares| shares.runs + shares.queued + shares.disk;
@@ -159,6 +161,16 @@ pub(super) fn find(observation: &Observation, tied: &BTreeSet<i32>) -> Vec<Unrea
         });
     }
     found
+}
+
+/// Leaves out timeout(1), which has its command's descriptors and uses none.
+fn without_timeout(observation: &Observation, readers: &mut Vec<&Observed>) {
+    let all = readers.clone();
+    readers.retain(|reader| {
+        let mut others = all.iter();
+        let own = reader.process.id.pid;
+        reader.process.name != TIMEOUT || !others.any(|other| observation.descends(other, own))
+    });
 }
 
 /// Whether all room for which a process waited is in links to this other one.
@@ -296,12 +308,29 @@ fn idle_reader(
         }
         _ => false,
     };
-    let is_awaited = reader.threads.iter().any(waits_for);
+    // asyncio has a thread for each child that waits for its end, which holds nothing up.
+    let polls = |state: &ThreadState| {
+        matches!(
+            state,
+            ThreadState::Waiting(
+                BlockedOn::Pipes { .. }
+                    | BlockedOn::Outside(
+                        Outside::Timer
+                            | Outside::Event
+                            | Outside::EventOrTimer
+                            | Outside::Socket
+                            | Outside::SocketOrTimer
+                    )
+            )
+        )
+    };
+    let has_loop = reader.language == Language::Python && reader.threads.iter().any(polls);
+    let is_awaited = !has_loop && reader.threads.iter().any(waits_for);
     IdleReader {
         who: reader.who(),
         fd: descriptor(reader, link, LinkSide::Input),
         waits_for: reader.mainly(),
-        children: reader.children.clone(),
+        children: reader.children.clone().filter(|_| !has_loop),
         child: child.filter(|_| is_awaited).map(Observed::who),
         unread_by_writer: unread_between(observation, reader, writer),
         is_stopped: reader.shares.stopped >= MIN_BUSY,

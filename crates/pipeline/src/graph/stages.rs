@@ -149,6 +149,21 @@ impl<'a, N: Node, L: Fn(&N, LinkId) -> bool> Stages<'a, N, L> {
         if side == LinkSide::Input && users.iter().any(uses) {
             users.retain(uses);
         }
+        // What a stage has started in the background, and what keeps its end open for later.
+        let is_active = |node: &&N| {
+            node.waited_on(link, side) || !node.is_frozen() && node.is_standard(link, side)
+        };
+        if users.iter().any(is_active) {
+            users.retain(|node| node.waited_on(link, side) || !node.is_frozen());
+        } else {
+            // A shell that writes itself mostly waits for its children all the same.
+            let writes = |node: &&N| is_active(node) && !node.is_idle(side);
+            let writers = holders.iter().copied().filter(writes);
+            let writers: Vec<&N> = writers.collect();
+            if side == LinkSide::Room && !writers.is_empty() {
+                users = writers;
+            }
+        }
         if users.is_empty() { holders } else { users }
     }
 

@@ -364,7 +364,11 @@ mod tests {
     fn an_end_with_other_files_does_not_count_alone_nor_do_two() {
         let with = |name: &str, end, reads: bool, writes: bool| {
             let mut process = process(i32::from(writes) + 1, name, vec![end]);
-            process.others = OtherFiles { reads, writes };
+            process.others = OtherFiles {
+                reads,
+                writes,
+                has_uring: false,
+            };
             moves(&busy(process, 0.5, 0.0, 0.0), 9 << 20, 9)
         };
         let (tee, yes) = (

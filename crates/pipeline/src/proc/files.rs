@@ -328,6 +328,7 @@ impl<'a> ProcessFiles<'a> {
                     others.reads |= reads && !matches!(fd, 1 | 2);
                     others.writes |= writes && !matches!(fd, 0 | 2);
                 }
+                Some(Target::Anonymous(kind)) => others.has_uring |= kind == "io_uring",
                 _ => {}
             }
         }

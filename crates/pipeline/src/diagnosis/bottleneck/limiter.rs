@@ -55,26 +55,33 @@ pub(super) fn limiter(bottleneck: &Candidate<'_>, stages: &[&Observed]) -> Optio
     limiters.max_by(|a, b| a.share.total_cmp(&b.share))
 }
 
-/// The only stage that mainly pauses, if all others wait for it for a while: those before it for room,
-/// those after it for input. That holds if the pipes are full by turns, too, since it writes or reads
-/// much at once.
+/// The stage that mainly pauses, if all others wait for it for a while: those before it for room, those
+/// after it for input. That holds if the pipes are full by turns, too, since it writes or reads much at
+/// once. Of several that pause side by side, as at the outputs of tee, the one that does for longest.
 pub(super) fn pausing<'c, 'a>(candidates: &'c [Candidate<'a>]) -> Option<&'c Candidate<'a>> {
     let pauses = |candidate: &Candidate<'_>| {
         let outside = wait_outside(candidate.stage);
         mainly_pauses(candidate.stage) && outside.is_some_and(|(_, share)| share >= MAX_OUTSIDE)
     };
-    let mut pausing = candidates.iter().filter(|candidate| pauses(candidate));
-    let only = pausing.next().filter(|_| pausing.next().is_none())?;
+    let share =
+        |candidate: &Candidate<'_>| wait_outside(candidate.stage).map_or(0.0, |wait| wait.1);
+    let pausing = candidates.iter().filter(|candidate| pauses(candidate));
+    let longest = pausing.max_by(|a, b| share(a).total_cmp(&share(b)))?;
     let waits_for_it = |other: &Candidate<'_>| {
         let pid = other.stage.process.id.pid;
         let waits = |side| other.waits_on(side) >= MIN_TURNS;
-        only.before.contains(&pid) && waits(LinkSide::Room)
-            || only.after.contains(&pid) && waits(LinkSide::Input)
+        let (is_before, is_after) = (longest.before.contains(&pid), longest.after.contains(&pid));
+        if pauses(other) {
+            return !is_before && !is_after;
+        }
+        is_before && waits(LinkSide::Room) || is_after && waits(LinkSide::Input)
     };
-    let mut others = candidates
-        .iter()
-        .filter(|other| !std::ptr::eq(*other, only));
-    (candidates.len() > 1 && others.all(waits_for_it)).then_some(only)
+    let others = || {
+        let all = candidates.iter();
+        all.filter(|other| !std::ptr::eq(*other, longest))
+    };
+    let is_awaited = others().any(|other| !pauses(other)) || candidates.len() == 2;
+    (is_awaited && others().all(waits_for_it)).then_some(longest)
 }
 
 /// Whether a stage waits outside for longer than it does anything but wait on pipes.

@@ -222,6 +222,84 @@ fn stage_that_pauses_while_all_others_wait_for_it_may_be_the_bottleneck() {
     assert_eq!(limited(&both, &[(0, 0.5), (1, 0.5)], timer), None);
 }
 
+/// `cat | tee >(pv) | pv`, and programs that share their input and output.
+#[test]
+fn of_stages_that_pause_side_by_side_the_longest_may_be_the_bottleneck() {
+    let pausing = |pid: i32, share: f64, ends| {
+        let mut stage = busy(process(pid, "pv", ends), 0.1, 0.0, 0.9 - share);
+        stage.on.retain(|on| on.side == LinkSide::Input);
+        stage.shares.elsewhere = share;
+        stage.outside = [(Outside::Timer, share)].into();
+        stage
+    };
+    let named = |stages: Vec<Observed>| {
+        let findings = found(stages);
+        match &findings[..] {
+            [Finding::Bottleneck(bottleneck)] => Some(bottleneck.stage.pid),
+            _ => None,
+        }
+    };
+    let cat = busy(process(1, "cat", vec![writes(1, 7)]), 0.02, 0.98, 0.0);
+    let mut tee = busy(
+        process(2, "tee", vec![reads(0, 7), writes(1, 8), writes(3, 9)]),
+        0.02,
+        0.98,
+        0.0,
+    );
+    tee.on.retain(|on| on.side == LinkSide::Room);
+    for on in &mut tee.on {
+        on.share = 0.49;
+    }
+    let both = [
+        pausing(3, 0.8, vec![reads(0, 8)]),
+        pausing(4, 0.85, vec![reads(0, 9)]),
+    ];
+    let stages = [cat.clone(), tee].into_iter().chain(both);
+    assert_eq!(named(stages.collect()), Some(4));
+    let workers = [
+        pausing(3, 0.8, vec![reads(0, 7)]),
+        pausing(4, 0.85, vec![reads(0, 7)]),
+    ];
+    assert_eq!(named([cat].into_iter().chain(workers).collect()), Some(4));
+}
+
+/// `cat | sh -c 'sleep 20 & exec pv' | cat`, and what a shell writes itself beside such a sleep.
+#[test]
+fn what_only_keeps_an_end_of_a_busy_stage_is_none() {
+    let sleep = |ends| frozen(process(9, "sleep", ends), on_outside(Outside::Timer));
+    let mut pv = busy(
+        process(2, "pv", vec![reads(0, 7), writes(1, 8)]),
+        0.02,
+        0.0,
+        0.0,
+    );
+    pv.shares.elsewhere = 0.98;
+    pv.outside = [(Outside::Timer, 0.98)].into();
+    pv.on.clear();
+    let all = observation(vec![
+        busy(process(1, "cat", vec![writes(1, 7)]), 0.02, 0.98, 0.0),
+        pv,
+        busy(process(3, "cat", vec![reads(0, 8)]), 0.02, 0.0, 0.98),
+        sleep(vec![reads(0, 7), writes(1, 8)]),
+    ]);
+    let stages = |observation: &Observation| -> Vec<i32> {
+        let pipelines = observation.pipelines();
+        pipelines[0]
+            .iter()
+            .map(|stage| stage.process.id.pid)
+            .collect()
+    };
+    assert_eq!(stages(&all), [1, 2, 3]);
+
+    let mut shell = busy(process(1, "sh", vec![writes(1, 7)]), 0.02, 0.0, 0.0);
+    shell.shares.elsewhere = 0.98;
+    shell.outside = [(Outside::Child, 0.98)].into();
+    shell.on.clear();
+    let reader = busy(process(2, "md5sum", vec![reads(0, 7)]), 0.02, 0.0, 0.98);
+    let all = observation(vec![shell, reader, sleep(vec![writes(1, 7)])]);
+    assert_eq!(stages(&all), [1, 2]);
+}
+
 /// `(xz | wc; echo) | tee`, but for the reader of two such groups.
 #[test]
 fn stage_that_waits_for_another_pipeline_is_not_its_own_bottleneck() {

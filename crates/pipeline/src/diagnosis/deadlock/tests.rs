@@ -199,8 +199,17 @@ fn hidden_relatives_and_signal_handlers_may_wake_a_process() {
         processes[1].handled_signals = 1 << (signal - 1);
         deadlocks(&observation(processes))[0].certainty
     };
-    assert_eq!(handling(libc::SIGUSR1), Certainty::Likely);
-    assert_eq!(handling(libc::SIGCHLD), Certainty::Clear);
+    for signal in [libc::SIGUSR1, libc::SIGHUP, libc::SIGURG, 34, 64] {
+        assert_eq!(handling(signal), Certainty::Likely, "{signal}");
+    }
+    // The last one is used by the C library.
+    for signal in [libc::SIGCHLD, libc::SIGTERM, 33] {
+        assert_eq!(handling(signal), Certainty::Clear, "{signal}");
+    }
+    // Calls by io_uring go on while all threads wait.
+    let mut processes = pair(on_room(1), on_room(2));
+    processes[1].process.others.has_uring = true;
+    assert_eq!(deadlocks(&observation(processes)), []);
 }
 
 #[test]

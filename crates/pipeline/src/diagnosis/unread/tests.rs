@@ -31,10 +31,39 @@ fn a_parent_that_waits_and_does_not_read_is_named() {
     parent
         .threads
         .push(ThreadState::Waiting(BlockedOn::Child(Some(1))));
-    let [unread] = &found(vec![blocked(), parent])[..] else {
+    let [unread] = &found(vec![blocked(), parent.clone()])[..] else {
         panic!();
     };
     assert_eq!(unread.readers[0].child, Some(blocked().who()));
+    // asyncio: the thread that waits holds nothing up.
+    parent.language = Language::Python;
+    let [unread] = &found(vec![blocked(), parent])[..] else {
+        panic!();
+    };
+    assert_eq!(unread.readers[0].child, None);
+}
+
+/// `yes | timeout 12 sleep 30`.
+#[test]
+fn timeout_is_no_reader_of_what_its_command_leaves() {
+    let mut timeout = frozen(
+        process(2, "timeout", vec![reads(0, 7)]),
+        on_outside(Outside::Signal),
+    );
+    let sleep = frozen(
+        child_of(2, process(3, "sleep", vec![reads(0, 7)])),
+        on_outside(Outside::Timer),
+    );
+    let readers = |timeout: &Observed| {
+        let [unread] = &found(vec![blocked(), timeout.clone(), sleep.clone()])[..] else {
+            panic!();
+        };
+        let readers = unread.readers.iter();
+        readers.map(|reader| reader.who.pid).collect::<Vec<i32>>()
+    };
+    assert_eq!(readers(&timeout), [3]);
+    timeout.process.name = "nice".to_owned();
+    assert_eq!(readers(&timeout), [2, 3]);
 }
 
 /// `for line in p.stdout: run(["sleep", "60"])`.

@@ -2,16 +2,19 @@
 
 use std::fs::File;
 use std::hash::{BuildHasher, RandomState};
+use std::io::Write;
 use std::os::fd::OwnedFd;
+use std::os::unix::process::ExitStatusExt;
+use std::process::Stdio;
 use std::thread;
 use std::time::Duration;
 
-use crate::common::procs::eventually;
+use crate::common::procs::{Mark, eventually};
 use crate::common::{json_file, names_in, pipespeed, pipespeed_in, start_into, start_marked};
 use rustix::fs::{CWD, Mode, OFlags, mkfifoat, open};
 use rustix::io::ioctl_fionread;
 use rustix::pipe::fcntl_setpipe_size;
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal, kill_process};
 
 /// Runs that take longer than the latest signal.
 const LONG: [&str; 15] = [
@@ -87,6 +90,39 @@ fn a_first_signal_ends_a_write_that_nobody_reads() {
             let words = ["cannot write ", "interrupted by SIGTERM"];
             assert!(words.iter().all(|word| last.contains(word)), "{outcome:#?}");
         }
+    }
+}
+
+/// The signal is noticed before the last messages, for which there is no room.
+#[test]
+fn one_signal_is_enough_where_nobody_reads_standard_error() {
+    for args in [
+        "doctor --time 60",
+        "boost --report",
+        "top --json /dev/null",
+        "profile -q --no-save --time 60",
+    ] {
+        let directory = tempfile::tempdir().unwrap();
+        let fifo = directory.path().join("fifo");
+        mkfifoat(CWD, &fifo, Mode::RWXU).unwrap();
+        let started = open(&fifo, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()).unwrap();
+        let (_unread, mut errors) = std::io::pipe().unwrap();
+        let capacity = fcntl_setpipe_size(&errors, 4096).unwrap();
+        errors.write_all(&vec![b' '; capacity]).unwrap();
+
+        let mut command = pipespeed_in(&directory, args);
+        command.args(["--", "echo > fifo; exec sleep 60"]);
+        let mark = Mark::on(&mut command);
+        command.stdin(Stdio::null()).stdout(Stdio::null());
+        let mut child = command.stderr(errors).spawn().unwrap();
+        let has_started = || (ioctl_fionread(&started).unwrap() > 0).then_some(());
+        eventually(has_started).unwrap_or_else(|| panic!("{args}: never started"));
+        kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+        let status = eventually(|| child.try_wait().unwrap());
+        let status = status.unwrap_or_else(|| panic!("{args}: goes on"));
+        let code = status.code().or(status.signal().map(|signal| 128 + signal));
+        assert_eq!(code, Some(143), "{args}: {status}");
+        mark.nobody_left();
     }
 }
 
