@@ -315,8 +315,7 @@ fn idle_reader(
             ThreadState::Waiting(
                 BlockedOn::Pipes { .. }
                     | BlockedOn::Outside(
-                        Outside::Timer
-                            | Outside::Event
+                        Outside::Event
                             | Outside::EventOrTimer
                             | Outside::Socket
                             | Outside::SocketOrTimer

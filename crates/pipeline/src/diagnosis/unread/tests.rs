@@ -37,10 +37,16 @@ fn a_parent_that_waits_and_does_not_read_is_named() {
     assert_eq!(unread.readers[0].child, Some(blocked().who()));
     // asyncio: the thread that waits holds nothing up.
     parent.language = Language::Python;
-    let [unread] = &found(vec![blocked(), parent])[..] else {
-        panic!();
-    };
-    assert_eq!(unread.readers[0].child, None);
+    for (other, child) in [
+        (Outside::Timer, Some(blocked().who())),
+        (Outside::EventOrTimer, None),
+    ] {
+        parent.threads[0] = on_outside(other);
+        let [unread] = &found(vec![blocked(), parent.clone()])[..] else {
+            panic!();
+        };
+        assert_eq!(unread.readers[0].child, child);
+    }
 }
 
 /// `yes | timeout 12 sleep 30`.
