@@ -80,7 +80,7 @@ pub(super) fn pausing<'c, 'a>(candidates: &'c [Candidate<'a>]) -> Option<&'c Can
         let all = candidates.iter();
         all.filter(|other| !std::ptr::eq(*other, longest))
     };
-    let is_awaited = others().any(|other| !pauses(other)) || candidates.len() == 2;
+    let is_awaited = others().any(|other| !pauses(other));
     (is_awaited && others().all(waits_for_it)).then_some(longest)
 }
 
