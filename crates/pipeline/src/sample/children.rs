@@ -320,8 +320,8 @@ mod tests {
     use crate::fixtures::process;
     use crate::wait::Outside;
 
-    /// 50 samples of the children of a shell, once all of them are there.
-    fn children_of(script: &str, count: usize) -> ChildTally {
+    /// 50 samples of the children of a shell, once it has this many, and waits for so many of them or theirs.
+    fn children_of(script: &str, all: usize, awaited: usize) -> ChildTally {
         // Whoever runs the tests may ignore them.
         let mut shell = Command::new("env");
         shell.args(["--default-signal=INT,QUIT", "sh", "-c", script]);
@@ -335,8 +335,10 @@ mod tests {
             let waits = |named: &child_slice::NamedChildren| named.each.samples > 0;
             let sleeps = tally.slice.names.get("sleep").is_some_and(waits);
             let mut names = tally.slice.names.keys();
-            let are_all = tally.schedules.len() == count && names.all(|name| name != "sh");
-            (sleeps && are_all).then_some(())
+            let are_awaited = tally.schedules.len() == awaited && names.all(|name| name != "sh");
+            // Those in the background are started one after the other, and first in the foreground.
+            let are_all = Proc::default().children(parent.id.pid).len() == all;
+            (sleeps && are_awaited && are_all).then_some(())
         };
         let found = eventually(|| {
             tally.restart();
@@ -355,7 +357,7 @@ mod tests {
     #[test]
     fn a_sleeping_child_below_shells_is_named_with_its_timer() {
         for script in ["sleep 1000; :", "(sleep 1000; :); :"] {
-            let tally = children_of(script, 1);
+            let tally = children_of(script, 1, 1);
             assert!(tally.slice.names.contains_key("sleep"), "{tally:?}");
         }
     }
@@ -363,17 +365,18 @@ mod tests {
     #[test]
     fn a_shell_waits_for_what_it_runs_in_the_foreground() {
         let busy = "while :; do :; done";
-        for (script, count) in [
-            (format!("{busy} & sleep 1000; :"), 1),
-            (format!("{busy} & (sleep 1000; :); :"), 1),
+        for (script, all, awaited) in [
+            (format!("{busy} & sleep 1000; :"), 2, 1),
+            (format!("{busy} & (sleep 1000; :); :"), 2, 1),
             (
                 format!("sleep 1000 & sleep 1000 & {busy} & sleep 1000; :"),
+                4,
                 1,
             ),
             // All of them, by its command.
-            ("sleep 1000 & sleep 1000 & wait".to_owned(), 2),
+            ("sleep 1000 & sleep 1000 & wait".to_owned(), 2, 2),
         ] {
-            let tally = children_of(&script, count);
+            let tally = children_of(&script, all, awaited);
             let names: Vec<&String> = tally.slice.names.keys().collect();
             assert_eq!(names, ["sleep"], "{script}: {tally:?}");
         }
@@ -477,7 +480,7 @@ mod tests {
 
     #[test]
     fn children_that_wait_for_other_children_are_not_the_cause() {
-        let tally = children_of("(sleep 1000 | cat; :) & (sleep 1000 | cat; :) & wait", 4);
+        let tally = children_of("(sleep 1000 | cat; :) & (sleep 1000 | cat; :) & wait", 2, 4);
         let slice = tally.slice(Duration::ZERO);
         let seconds = Duration::from_secs(1);
         let found = slice

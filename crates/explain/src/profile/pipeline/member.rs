@@ -87,6 +87,8 @@ pub struct Member {
     pub(super) threads: HashMap<i32, (Duration, Duration)>,
     /// What it moved, if known.
     pub(super) moved: Option<MovedBytes>,
+    /// Whether those that count as a part of it had other files, as `uses_files` has it.
+    pub(super) part_uses_files: [bool; 2],
     /// Bytes moved by processes that were not seen: children of those that count as a part of it.
     pub(super) part_unseen: Bytes,
     /// Those of its bytes that unseen children had moved by the last look, and by the one before.
@@ -195,10 +197,11 @@ impl Member {
         self.moved.is_some()
     }
 
-    /// Whether it has other files than pipes, from which it may read or to which it may write.
+    /// Whether it or a part of it has other files than pipes, from which it may read or to which it may write.
     pub fn uses_files(&self, side: usize) -> bool {
         let process = self.process.as_ref();
-        process.is_some_and(|process| [process.others.reads, process.others.writes][side])
+        self.part_uses_files[side]
+            || process.is_some_and(|process| [process.others.reads, process.others.writes][side])
     }
 
     /// How many bytes it may have moved after it was last looked at.
@@ -240,7 +243,7 @@ impl Member {
         }
         let sides = [LinkSide::Input, LinkSide::Room];
         let is_same = sides.map(|side| part.standard_link(side) == self.standard_link(side));
-        self.add_unseen(part.unseen(), is_same);
+        self.add_doubts(&part, is_same);
         for side in [0, 1].into_iter().filter(|side| is_same[*side]) {
             self.missed[side] += part.missed[side];
         }
@@ -270,7 +273,7 @@ impl Member {
         if seen <= self.began {
             self.earlier.push((began, seen));
         }
-        self.add_unseen(other.unseen(), [true; 2]);
+        self.add_doubts(&other, [true; 2]);
         self.missed = [0, 1].map(|side| self.missed[side] + other.missed[side]);
         self.sampled = self.sampled.and(&other.sampled);
         self.unsampled = self.unsampled.and(&other.unsampled);
@@ -281,9 +284,31 @@ impl Member {
         self.add_samples_of(other);
     }
 
-    fn add_unseen(&mut self, unseen: Bytes, is_same: [bool; 2]) {
+    /// Adds what makes the bytes of a part doubtful on these sides.
+    fn add_doubts(&mut self, part: &Member, is_same: [bool; 2]) {
+        let unseen = part.unseen();
         for side in [0, 1].into_iter().filter(|side| is_same[*side]) {
             self.part_unseen[side] += unseen[side];
+            self.part_uses_files[side] |= part.uses_files(side);
+        }
+    }
+
+    /// Takes bytes out of the phases that are not its own after all: a child's, which is reaped before it is
+    /// known to have ended. They were counted in the last phase, if not before.
+    pub(super) fn take_back(&mut self, was_sampled: bool) {
+        let now = self.usage().bytes;
+        let mut phases = [&mut self.unsampled, &mut self.sampled];
+        if was_sampled {
+            phases.reverse();
+        }
+        for side in [0, 1] {
+            let mut excess = self.before.bytes[side].saturating_sub(now[side]);
+            self.before.bytes[side] -= excess;
+            for phase in &mut phases {
+                let part = excess.min(phase.bytes[side]);
+                phase.bytes[side] -= part;
+                excess -= part;
+            }
         }
     }
 
@@ -441,5 +466,37 @@ pub mod tests {
             ancestors: vec![parent],
             ..member
         }
+    }
+    #[test]
+    fn bytes_of_a_child_are_no_longer_its_parents_once_it_is_known_to_have_ended() {
+        for was_sampled in [false, true] {
+            let mut parent = reaping(member(1, "sh", [0, 9], Vec::new()), [300, 20]);
+            // Of two phases, of which the later one counted the child's.
+            (parent.sampled.bytes, parent.unsampled.bytes) = match was_sampled {
+                true => ([290, 20], [10, 0]),
+                false => ([10, 0], [290, 20]),
+            };
+            parent.before = parent.usage();
+            let moved = parent.moved.get_or_insert_default();
+            moved.ended_children = [280, 20];
+            parent.take_back(was_sampled);
+            let (later, earlier) = match was_sampled {
+                true => (parent.sampled, parent.unsampled),
+                false => (parent.unsampled, parent.sampled),
+            };
+            assert_eq!((later.bytes, earlier.bytes), ([10, 0], [10, 0]));
+            // What follows is counted from there.
+            assert_eq!(parent.usage().since(&parent.before).bytes, [0, 0]);
+        }
+    }
+
+    #[test]
+    fn files_of_a_part_make_its_whole_doubtful_on_the_same_side() {
+        let mut part = member(2, "head", [0, 9], Vec::new());
+        let process = part.process.as_mut().unwrap();
+        process.others.reads = true;
+        let mut whole = member(1, "sh", [0, 9], Vec::new());
+        whole.absorb(part);
+        assert_eq!([0, 1].map(|side| whole.uses_files(side)), [true, false]);
     }
 }

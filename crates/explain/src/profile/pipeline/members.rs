@@ -40,6 +40,8 @@ pub struct Members {
     count: i32,
     /// The end of the last look.
     look_ended: Duration,
+    /// Whether the last phase was sampled.
+    was_sampled: bool,
 }
 
 impl Members {
@@ -106,6 +108,9 @@ impl Members {
             }
         }
         self.note_missed(&tree, ended);
+        for member in self.living.values_mut().chain(&mut self.ended) {
+            member.take_back(self.was_sampled);
+        }
         let all = self.living.values_mut().chain(&mut self.ended);
         for member in all.filter(|member| member.ending.is_some()) {
             member.status = member.ending.as_ref().and_then(status::read);
@@ -214,6 +219,7 @@ impl Members {
 
     /// Adds the usage since the start of the phase to its kind of phase.
     pub fn end_phase(&mut self, is_sampled: bool) {
+        self.was_sampled = is_sampled;
         let members = self.living.values_mut().chain(&mut self.ended);
         for member in members.chain([&mut self.rest]) {
             let now = member.usage();
