@@ -39,13 +39,22 @@ pub(super) struct Started {
     pub(super) others: OtherProcesses,
 }
 
+/// From now on, processes that a child leaves behind become children of this one.
+pub(super) fn adopt_orphans() -> anyhow::Result<()> {
+    // Only a filter refuses it.
+    set_child_subreaper(Some(getpid())).context(
+        "prctl(PR_SET_CHILD_SUBREAPER), without which nothing could be said of what the command leaves behind, is \
+         refused here, as by a seccomp filter; run this outside of it",
+    )
+}
+
 /// Starts a command: one word is a pipeline for sh, several are a program and its arguments.
 /// Processes that it leaves behind become children of this one.
 pub(super) fn start(
     words: &[OsString],
     prepare: impl FnOnce(&mut Command),
 ) -> anyhow::Result<Started> {
-    set_child_subreaper(Some(getpid())).context("PR_SET_CHILD_SUBREAPER")?;
+    adopt_orphans()?;
     let mut command = match words {
         [text] if text.as_encoded_bytes().trim_ascii().is_empty() => {
             return Err(usage("the command is empty"));

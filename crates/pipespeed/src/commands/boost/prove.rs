@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow};
 use rustix::fs::FileType;
-use rustix::process::{WaitOptions, getpid, set_child_subreaper, wait};
+use rustix::process::{WaitOptions, getpid, wait};
 
 use super::input;
 use super::output::{CommandOutput, MAX_SILENCE, QUIET};
@@ -20,7 +20,7 @@ use super::proof::{
 use super::text;
 use super::{AccountReceiver, boosted_command, plain_command, program, shell};
 use crate::cli::BoostArgs;
-use crate::commands::child::{Started, is_over, say_survivors, spawn};
+use crate::commands::child::{Started, adopt_orphans, is_over, say_survivors, spawn};
 use crate::commands::files::SavedFiles;
 use crate::commands::progress::ProgressDisplay;
 use crate::commands::{
@@ -93,7 +93,7 @@ pub(super) fn run(args: &BoostArgs, pairs: u32) -> anyhow::Result<()> {
     // Its processor time would count as the command's if it were a child of this process.
     pipe_probe.prepare(&proc);
     // What the command leaves behind, and the sidecars, become children of this process.
-    set_child_subreaper(Some(getpid())).context("PR_SET_CHILD_SUBREAPER")?;
+    adopt_orphans()?;
     let settings = ProofSettings {
         seed: seed(args.proof.seed),
         rounds_planned: pairs as usize,
