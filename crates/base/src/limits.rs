@@ -1,5 +1,8 @@
 //! Resource limits of this process (getrlimit(2)).
 
+use std::fs::File;
+use std::io;
+
 use nix::libc::RLIM_INFINITY;
 pub use nix::sys::resource::Resource;
 use nix::sys::resource::getrlimit;
@@ -8,4 +11,16 @@ use nix::sys::resource::getrlimit;
 pub fn soft_limit(resource: Resource) -> Option<u64> {
     let (soft, _) = getrlimit(resource).ok()?;
     (soft != RLIM_INFINITY).then_some(soft)
+}
+
+/// Fails with EMFILE unless so many more descriptors can be opened now: files of /proc that can't be opened
+/// look like processes that have ended.
+///
+/// # Errors
+/// Those of open(2) and dup(2).
+pub fn check_descriptors(count: usize) -> io::Result<()> {
+    // It is always there.
+    let root = File::open("/")?;
+    let all = (1..count).map(|_| root.try_clone());
+    all.collect::<io::Result<Vec<_>>>().map(drop)
 }

@@ -13,7 +13,7 @@ use crate::cli::{DoctorArgs, WatchedArgs};
 use crate::commands::child::{Started, end, exit_as, is_over, reap, start, wait};
 use crate::commands::files::SavedFiles;
 use crate::commands::{
-    header, require_answer, require_process, require_processes, supervisor, unanswered,
+    header, require_answer, require_looks, require_process, supervisor, unanswered,
 };
 use pipespeed_base::failure::{
     AlreadyReported, Closed, Interrupted, is_reader_gone, message_with_remedy, say, usage,
@@ -66,7 +66,7 @@ fn examine(args: &DoctorArgs) -> anyhow::Result<()> {
     if !args.watched.command.is_empty() {
         files.check_beside_command(true)?;
     }
-    require_processes(&Proc::default())?;
+    require_looks()?;
     let interrupt = Interrupt::install().context("signal handlers")?;
     let mut doctor = Doctor {
         args,

@@ -27,7 +27,7 @@ pub mod yes;
 
 use std::time::SystemTime;
 
-use anyhow::anyhow;
+use anyhow::{Context, anyhow};
 use fastpipe::wait::Wait;
 use jiff::Timestamp;
 use rustix::io::Errno;
@@ -38,6 +38,7 @@ use crate::cli::{Cli, Command, EndArgs};
 use crate::step::arguments;
 use pipespeed_base::failure::{Closed, Interrupted, full_message, say, usage};
 use pipespeed_base::interrupt::Interrupt;
+use pipespeed_base::limits::check_descriptors;
 use pipespeed_base::process::{ProcessHandle, require_own_proc};
 use pipespeed_base::size;
 use pipespeed_host::placement::{self, Chosen, Placement};
@@ -98,6 +99,16 @@ fn require_processes(proc: &Proc) -> anyhow::Result<()> {
         });
     }
     require_own_proc()
+}
+
+/// Files that doctor and top have open at a time to look at a pipeline of a few stages, or at many in turn.
+const MIN_DESCRIPTORS: usize = 24;
+
+/// Checks that processes can be watched.
+fn require_looks() -> anyhow::Result<()> {
+    let takes = || format!("looks at pipelines take {MIN_DESCRIPTORS} file descriptors");
+    check_descriptors(MIN_DESCRIPTORS).with_context(takes)?;
+    require_processes(&Proc::default())
 }
 
 /// What may show more of a process: nothing if this is root already.

@@ -16,6 +16,7 @@ use crate::profile::attribution::StackSample;
 use crate::profile::perf::{PerfSampler, Sampling, SamplingError};
 use crate::profile::record::{Losses, Status};
 use pipespeed_base::interrupt::Interrupt;
+use pipespeed_base::limits::check_descriptors;
 use pipespeed_base::process::is_any_ready;
 use pipespeed_host::refusals::RefusableCall;
 use pipespeed_pipeline::others::OtherProcesses;
@@ -106,7 +107,7 @@ pub fn start(
         // The command is a child of this process, whose own samples are not used.
         probe.add(0, getpid().as_raw_pid() as u32, cpus)?;
     }
-    reserve_descriptors()
+    check_descriptors(SPARE_DESCRIPTORS)
         .map_err(|error| SamplingError::new(RefusableCall::from("open(2)"), error))?;
     let started = Instant::now();
     let StartedCommand {
@@ -124,15 +125,6 @@ pub fn start(
         started,
         is_over: false,
     })
-}
-
-/// Fails if too few descriptors are left: files of /proc that can't be opened look like
-/// processes that have ended.
-fn reserve_descriptors() -> io::Result<()> {
-    // It is always there.
-    let root = std::fs::File::open("/")?;
-    let all = (0..SPARE_DESCRIPTORS).map(|_| root.try_clone());
-    all.collect::<io::Result<Vec<_>>>().map(drop)
 }
 
 impl Running {

@@ -20,7 +20,7 @@ use crate::cli::TopArgs;
 use crate::commands::child::{Started, exit_as, is_over, reap, start, wait};
 use crate::commands::doctor::{plan, scope};
 use crate::commands::files;
-use crate::commands::{now, require_answer, require_processes, supervisor, unanswered};
+use crate::commands::{now, require_answer, require_looks, supervisor, unanswered};
 use crate::destination::Destination;
 use pipespeed_base::failure::{
     AlreadyReported, Closed, Interrupted, full_message, is_reader_gone, say, usage,
@@ -51,7 +51,7 @@ const MAX_ONCE: Duration = TICK.saturating_mul(6);
 /// The process or the command does not exist, there is no terminal, the records can't be
 /// written, or a signal arrived. With a command, its exit status.
 pub fn run(args: &TopArgs) -> anyhow::Result<()> {
-    require_processes(&Proc::default())?;
+    require_looks()?;
     let interrupt = Interrupt::install().context("signal handlers")?;
     let mut supervisor = supervisor(&interrupt);
     let words = &args.watched.command;

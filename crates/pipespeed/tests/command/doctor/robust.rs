@@ -9,8 +9,11 @@ use rustix::process::{Pid, Signal, geteuid, kill_process};
 
 use super::hangs::has_python;
 use super::{Group, pipe, yes_to_cat};
+use crate::common::conditions::few_descriptors;
 use crate::common::procs::{Mark, Stat, eventually};
-use crate::common::{PIPESPEED, json, json_file, pipespeed, run_alone, skip, start, start_marked};
+use crate::common::{
+    PIPESPEED, json, json_file, pipespeed, run_alone, says, skip, start, start_marked,
+};
 
 #[test]
 fn short_lived_and_killed_processes_confuse_nothing() {
@@ -30,6 +33,21 @@ fn short_lived_and_killed_processes_confuse_nothing() {
         let victim = Pid::from_raw(victim as i32).unwrap();
         kill_process(victim, Signal::KILL).unwrap();
         running.finish().succeeded_in_silence();
+    }
+}
+
+#[test]
+fn a_pipeline_that_waits_is_found_with_few_descriptors_or_the_limit_named() {
+    for limit in 5..32 {
+        let mut command = pipespeed("doctor --time 0.3 --");
+        command.arg("yes | sleep 2");
+        few_descriptors(&mut command, limit);
+        let outcome = run_alone(command);
+        if outcome.code == Some(0) {
+            says(&outcome.err, &["sleep (pid"]);
+        } else {
+            outcome.refused(2, &["ulimit -n"]);
+        }
     }
 }
 
