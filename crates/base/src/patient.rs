@@ -6,12 +6,12 @@
 //! (SA_RESTART), so that a signal could not end it.
 
 use std::io::{self, IsTerminal, Write};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::{FileType, fstat};
+use rustix::fs::{FileType, Mode, OFlags, fstat, major, minor, open};
 use rustix::io::{Errno, retry_on_intr};
 
 use crate::interrupt::{first_signal, is_noticed, signal_name};
@@ -22,6 +22,12 @@ const PIPE_BUF: usize = 4096;
 const INTERVAL: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 100_000_000,
+};
+
+/// Time until a descriptor is tried again that is ready and takes nothing.
+const PAUSE: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 1_000_000,
 };
 
 /// What is said on standard error after a signal waits for room no longer than this, so that one
@@ -37,6 +43,9 @@ static ENDED_BY: AtomicI32 = AtomicI32::new(0);
 #[derive(Debug)]
 pub struct Patient<F> {
     file: F,
+    /// The file if it is a terminal, opened once more, so that O_NONBLOCK is this one's own: where there
+    /// is room for a part of a text, a write(2) waits for the rest.
+    terminal: Option<OwnedFd>,
     /// Whether a signal was noticed before the text.
     was_interrupted: bool,
     can_block: bool,
@@ -56,8 +65,14 @@ impl<F: AsFd> Patient<F> {
                 _ => false,
             },
             after_signal: None,
+            terminal: reopen_terminal(file.as_fd()),
             file,
         }
+    }
+
+    fn fd(&self) -> BorrowedFd<'_> {
+        let terminal = self.terminal.as_ref().map(AsFd::as_fd);
+        terminal.unwrap_or_else(|| self.file.as_fd())
     }
 
     /// Begins a text that is not waited for after any signal: that of a screen.
@@ -77,7 +92,7 @@ impl<F: AsFd> Patient<F> {
                 Some(_) => Timespec::default(),
                 None => INTERVAL,
             };
-            let mut fds = [PollFd::new(&self.file, PollFlags::OUT)];
+            let mut fds = [PollFd::from_borrowed_fd(self.fd(), PollFlags::OUT)];
             match (poll(&mut fds, Some(&timeout)), signal) {
                 (Ok(0), Some(signal)) => {
                     ENDED_BY.store(signal, Ordering::Relaxed);
@@ -106,9 +121,13 @@ impl<F: AsFd> Write for Patient<F> {
         };
         loop {
             let may_retry = !self.can_block || self.wait_for_room()?;
-            match retry_on_intr(|| rustix::io::write(&self.file, bytes)) {
-                // Another process has taken the room.
-                Err(Errno::AGAIN) if may_retry => self.can_block = true,
+            match retry_on_intr(|| rustix::io::write(self.fd(), bytes)) {
+                // Another process has taken the room, or a terminal's is too small for a whole character.
+                Err(Errno::AGAIN) if may_retry => {
+                    if std::mem::replace(&mut self.can_block, true) {
+                        let _ = poll(&mut [], Some(&PAUSE));
+                    }
+                }
                 outcome => return Ok(outcome?),
             }
         }
@@ -117,6 +136,18 @@ impl<F: AsFd> Write for Patient<F> {
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
+}
+
+/// Opens a terminal once more without blocking, if that is allowed. A master would be that of another terminal.
+fn reopen_terminal(file: BorrowedFd<'_>) -> Option<OwnedFd> {
+    const MASTER: (u32, u32) = (5, 2);
+    let device = fstat(file).ok()?.st_rdev;
+    if !file.is_terminal() || (major(device), minor(device)) == MASTER {
+        return None;
+    }
+    let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+    let flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    open(path, flags, Mode::empty()).ok()
 }
 
 /// The signal that ended a wait for room, so that a text was not written to its end.
