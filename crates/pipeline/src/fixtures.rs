@@ -96,6 +96,7 @@ pub fn frozen(process: Process, thread: ThreadState) -> Observed {
                     pipe: wait.pipe,
                     side: wait.side,
                     share: 1.0,
+                    thread_share: 0.0,
                 });
             }
             match any_of[0].side {
@@ -158,6 +159,7 @@ pub fn busy(process: Process, runs: f64, blocked: f64, starved: f64) -> Observed
             pipe: end.pipe,
             side,
             share,
+            thread_share: 0.0,
         });
     }
     Observed {

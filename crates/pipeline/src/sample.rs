@@ -154,6 +154,9 @@ pub struct OnLink {
     pub side: LinkSide,
     /// The share of samples.
     pub share: f64,
+    /// The share of samples in which one of its threads did, whatever the others did.
+    #[serde(skip)]
+    pub thread_share: f64,
 }
 
 /// A time in clock ticks.

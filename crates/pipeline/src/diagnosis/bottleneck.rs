@@ -57,6 +57,9 @@ pub(super) const MIN_LACKING: f64 = 0.3;
 /// A stage of which less is known, as of one that has just started, is not named.
 const MIN_KNOWN: f64 = 0.5;
 
+/// A pipe that is filled to this share at most is empty for who waits for input, and full if no more is free.
+const MAX_EMPTY: f64 = 0.1;
+
 /// How certain it is that a stage is the bottleneck.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -259,7 +262,7 @@ struct Candidate<'a> {
 }
 
 impl<'a> Candidate<'a> {
-    fn new(stage: &'a Observed, flow: &Adjacency) -> Self {
+    fn new(observation: &Observation, stage: &'a Observed, flow: &Adjacency) -> Self {
         let pid = stage.process.id.pid;
         let (before, inputs) = reach(pid, &flow.before);
         let (after, outputs) = reach(pid, &flow.after);
@@ -269,6 +272,17 @@ impl<'a> Candidate<'a> {
             .iter()
             .partition(|on| inputs.contains(&on.pipe) || outputs.contains(&on.pipe));
         let sum = |waits: &[&OnLink]| waits.iter().map(|on| on.share).sum::<f64>();
+        // One of its threads may move the data while another one runs for something else. One of a runtime
+        // that polls waits for ends that nobody needs at the time.
+        let of_thread = |on: &&OnLink| {
+            let fill = observation.link(on.pipe)?.pressure()?;
+            let agrees = match on.side {
+                LinkSide::Input => fill <= MAX_EMPTY,
+                LinkSide::Room => fill >= 1.0 - MAX_EMPTY,
+            };
+            agrees.then_some(on.thread_share)
+        };
+        let of_a_thread = own.iter().filter_map(of_thread).fold(0.0, f64::max);
         // A poll waits on several pipes at once.
         let private_waits = sum(&others).min((all - sum(&own)).max(0.0));
         let through_children: f64 = stage.children_on().map(|on| on.share).sum();
@@ -276,7 +290,9 @@ impl<'a> Candidate<'a> {
         let sockets: Vec<&OnLink> = others.iter().filter(is_socket).copied().collect();
         Candidate {
             socket_waits: sum(&sockets).min(private_waits),
-            waits: (all - private_waits + through_children).min(1.0),
+            waits: (all - private_waits + through_children)
+                .max(of_a_thread)
+                .min(1.0),
             private_waits,
             stage,
             before,
@@ -428,12 +444,20 @@ fn candidates<'a>(
     };
     let candidates = stages.iter().filter(|stage| {
         !waits_for_it(stage)
-            && stage.shares.sum() >= MIN_KNOWN
+            && known_share(stage) >= MIN_KNOWN
             && !only_inherited_errors(stage, stages)
     });
     candidates
-        .map(|stage| Candidate::new(stage, flow))
+        .map(|stage| Candidate::new(observation, stage, flow))
         .collect()
+}
+
+/// The share of the time in which it is known what a stage did: not that of a wait in io_uring_enter(2), which may
+/// be for its pipes.
+fn known_share(stage: &Observed) -> f64 {
+    let uring = stage.process.others.has_uring;
+    let unknown = if uring { stage.shares.elsewhere } else { 0.0 };
+    stage.shares.sum() - unknown
 }
 
 /// Whether a stage has nothing of the pipeline but a standard error to which it writes nothing, while others

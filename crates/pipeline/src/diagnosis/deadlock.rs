@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::{Certainty, Observed, Who};
 use crate::graph::{LinkSide, Unseen};
 use crate::observe::Observation;
-use crate::proc::LinkId;
+use crate::proc::{Language, LinkId};
 use crate::wait::{BlockedOn, LinkWait, Outside, ThreadState};
 
 /// Processes that wait for each other.
@@ -277,6 +277,10 @@ fn deadlock(
             let is_fifo = process.process.ends.iter().any(|end| end.pipe.is_fifo());
             is_fifo || handles_signals(process)
         }),
+        // A program may have set a timer, whose signal lets it send. Runtimes handle what nobody sends.
+        DeadlockKind::AllRead => observed
+            .iter()
+            .any(|process| process.language != Language::Go && handles(process, libc::SIGALRM)),
         _ => false,
     };
     let hides_any = observation.hidden > 0 || !observation.silent.is_empty();

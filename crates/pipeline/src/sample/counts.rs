@@ -312,6 +312,7 @@ impl Division {
             pipe: *pipe,
             side: *side,
             share: self.share(*count),
+            thread_share: f64::from(*count) / f64::from(counts.samples.max(1)),
         })
         .collect()
     }

@@ -95,7 +95,7 @@ pub(super) fn remedy(
         String::new()
     };
     let room = if is_helped_by_room(bottleneck, activity) {
-        room_text(bottleneck)
+        room_text(bottleneck, activity)
     } else {
         String::new()
     };
@@ -245,10 +245,16 @@ fn disk_text(bottleneck: &Bottleneck) -> Option<String> {
 }
 
 /// Whether a larger pipe may help, too.
-fn room_text(bottleneck: &Bottleneck) -> String {
+fn room_text(bottleneck: &Bottleneck, activity: MainActivity) -> String {
     match bottleneck.room {
         Room::Small { capacity, .. } => format!(
             " A larger pipe may help, too: the one next to it holds only {}.",
+            size::format(capacity)
+        ),
+        // It may read at a fixed rate.
+        Room::Emptied { capacity } if matches!(activity, MainActivity::WaitsFor(_)) => format!(
+            " A larger pipe may help, if it reads more than {} at a time: each of its reads takes all that the \
+             pipe holds.",
             size::format(capacity)
         ),
         Room::Emptied { capacity } => format!(

@@ -12,7 +12,7 @@ use crate::format::list;
 /// A reader that waits for input for this share of the time reads that.
 const MIN_READING: f64 = 0.9;
 
-fn language(observation: &Observation, who: &Who) -> Language {
+pub(super) fn language(observation: &Observation, who: &Who) -> Language {
     observation
         .find(who.pid)
         .map_or(Language::Other, |process| process.language)
@@ -135,10 +135,16 @@ pub(super) fn unread(observation: &Observation, unread: &Unread) -> String {
         }
         _ => read_both(language).to_owned(),
     };
+    // The thread that waits for a child's end is always there.
+    let unless = if language == Language::Java && reader.child.is_some() {
+        ", unless it reads on later"
+    } else {
+        ""
+    };
     let alternative =
         ignore(language, fd).map_or(String::new(), |how| format!(", or not ask for it ({how})"));
     format!(
-        "Remedy: {} must read the {} of {} while it waits ({how}){alternative}. {by_hand}",
+        "Remedy{unless}: {} must read the {} of {} while it waits ({how}){alternative}. {by_hand}",
         reader.who.name,
         stream(fd),
         unread.writer.name,

@@ -8,7 +8,7 @@ use pipespeed_pipeline::diagnosis::{
 };
 use pipespeed_pipeline::graph::LinkSide;
 use pipespeed_pipeline::observe::Observation;
-use pipespeed_pipeline::proc::LinkId;
+use pipespeed_pipeline::proc::{Language, LinkId};
 use pipespeed_pipeline::raise;
 use pipespeed_pipeline::wait::Outside;
 
@@ -82,9 +82,7 @@ pub(super) fn describe(
         Finding::Unclear { event_loops, .. } if !event_loops.is_empty() => {
             style.sentence(&event_loops_text(event_loops))
         }
-        Finding::Unclear { .. } => style.sentence(
-            "No stage stands out as the bottleneck. A longer look may show one (--time 10).",
-        ),
+        Finding::Unclear { active, .. } => style.sentence(&unclear_text(observation, active)),
         Finding::LeakedWriteEnd(leaked) => {
             style.sentence(&leaked_text(observation, leaked, alike))
         }
@@ -114,6 +112,37 @@ fn turns_text(observation: &Observation, stages: &[ActiveStage]) -> String {
     format!(
         "No stage stands out as the bottleneck: {} wait for each other by turns.{remedy}",
         list(stages.iter().map(|stage| full(&stage.who))),
+    )
+}
+
+/// Stages that pause for a smaller share of the time are not mentioned as such.
+const MIN_PAUSE: f64 = 0.2;
+
+fn unclear_text(observation: &Observation, stages: &[ActiveStage]) -> String {
+    let pauses = |stage: &ActiveStage| {
+        let observed = observation.find(stage.who.pid)?;
+        let share = observed.shares.elsewhere;
+        let outside = observed.mainly().filter(|_| share >= MIN_PAUSE)?;
+        let share = percent(share);
+        Some(format!(
+            "{} waits for {} {share} of the time",
+            full(&stage.who),
+            outside.name()
+        ))
+    };
+    let pauses: Vec<String> = stages.iter().filter_map(pauses).collect();
+    if pauses.is_empty() {
+        return "No stage stands out as the bottleneck. A longer look may show one (--time 10)."
+            .to_owned();
+    }
+    let turns = if pauses.len() > 1 {
+        " They may take turns."
+    } else {
+        ""
+    };
+    format!(
+        "No stage stands out as the bottleneck: {}.{turns}",
+        list(pauses)
     )
 }
 
@@ -295,6 +324,13 @@ fn unread_text(observation: &Observation, unread: &Unread) -> String {
                 || remedies::reads_another(observation, reader, unread) =>
             {
                 reads_instead(observation, reader, unread)
+            }
+            // A JVM has one for each child.
+            (Some(child), _) if remedies::language(observation, &reader.who) == Language::Java => {
+                format!(
+                    "has a thread that waits for the end of its child {}",
+                    full(child)
+                )
             }
             (Some(child), _) => format!("waits for the end of its child {}", full(child)),
             (None, _) if reader.children.is_some() => {

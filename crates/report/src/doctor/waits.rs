@@ -3,10 +3,10 @@
 use pipespeed_pipeline::diagnosis::{Finding, WaitReason, Who};
 use pipespeed_pipeline::graph::LinkSide;
 use pipespeed_pipeline::observe::Observation;
-use pipespeed_pipeline::proc::LinkId;
+use pipespeed_pipeline::proc::{Language, LinkId};
 
 use super::names::{descriptor, full, stream, written_as};
-use super::remedies::reads_another;
+use super::remedies::{language, reads_another};
 use super::unread_bytes;
 
 /// More lines are too many to see anything in them.
@@ -67,7 +67,9 @@ fn lines_of(observation: &Observation, finding: &Finding) -> Vec<WaitLine> {
                     }
                     WaitReason::Child { others } => {
                         let others = others.iter();
-                        others.map(|other| end_of(who, other)).collect()
+                        others
+                            .map(|other| end_of(observation, who, other))
+                            .collect()
                     }
                     WaitReason::FifoPeer { .. } | WaitReason::Continue => Vec::new(),
                 })
@@ -79,7 +81,8 @@ fn lines_of(observation: &Observation, finding: &Finding) -> Vec<WaitLine> {
                 let line = on(&unread.writer, unread.pipe, LinkSide::Room, &reader.who);
                 let waits_only = !reads_another(observation, reader, unread);
                 let child = reader.child.as_ref().filter(|_| waits_only);
-                std::iter::once(line).chain(child.map(|child| end_of(&reader.who, child)))
+                std::iter::once(line)
+                    .chain(child.map(|child| end_of(observation, &reader.who, child)))
             });
             lines.collect()
         }
@@ -103,10 +106,15 @@ fn lines_of(observation: &Observation, finding: &Finding) -> Vec<WaitLine> {
 }
 
 /// A wait for the end of a child.
-fn end_of(who: &Who, child: &Who) -> WaitLine {
+fn end_of(observation: &Observation, who: &Who, child: &Who) -> WaitLine {
+    // A JVM has a thread that does, whatever it waits for itself.
+    let arrow = match language(observation, who) {
+        Language::Java => "── has a thread that waits for the end of ──",
+        _ => "── waits for the end of ──",
+    };
     WaitLine {
         waits: full(who),
-        arrow: "── waits for the end of ──".to_owned(),
+        arrow: arrow.to_owned(),
         other: full(child),
     }
 }

@@ -18,6 +18,8 @@ const MIN_STARVED: f64 = 0.25;
 /// A stage is a possible bottleneck if its duration is at least this share of the
 /// pipeline's.
 const MIN_PRESENT: f64 = 0.5;
+/// A stage that sleeps for this share of its time, and of that for a timer, is held up by nobody.
+const MIN_UNHURRIED: f64 = 0.9;
 /// At most this many stages that wait for a processor are named.
 const MAX_STARVED: usize = 3;
 
@@ -62,6 +64,12 @@ pub(super) fn bottleneck(pipeline: &PipelineProfile) -> BottleneckSentence<'_> {
             };
         }
         ([], starved) => too_few_processors(starved),
+        ([only], []) if let Some(first) = unhurried(pipeline, only) => format!(
+            "{} runs most of the time, but does not hold up {}, which sleeps {} of it, mostly waiting for a timer.",
+            only.end.role,
+            first.end.role,
+            percent(asleep(first), 0)
+        ),
         ([only], []) => {
             let subject = match pipeline.stages.len() {
                 1 => only.end.role.clone(),
@@ -107,6 +115,27 @@ pub(super) fn bottleneck(pipeline: &PipelineProfile) -> BottleneckSentence<'_> {
         fed.into_iter().max_by(|a, b| a.cpu_s.total_cmp(&b.cpu_s))
     };
     BottleneckSentence { sentence, stage }
+}
+
+/// The stage before or after a busy one, if that mostly waits for a timer all the time: a thread of the busy one
+/// runs for something else.
+fn unhurried<'a>(pipeline: &'a PipelineProfile, busy: &StageProfile) -> Option<&'a StageProfile> {
+    let stages = &pipeline.stages;
+    let at = stages.iter().position(|stage| std::ptr::eq(stage, busy))?;
+    let is_next = |(nth, stage): &(usize, &StageProfile)| {
+        busy.reads_from == Some(nth + 1) || stage.reads_from == Some(at + 1)
+    };
+    let mut next = stages
+        .iter()
+        .enumerate()
+        .filter(is_next)
+        .map(|(_, stage)| stage);
+    next.find(|stage| {
+        let is_timer = stage.waits.first().is_some_and(|wait| {
+            wait.name == SleepReason::Kind(Asleep::Timer) && wait.share >= MIN_UNHURRIED
+        });
+        is_timer && asleep(stage) >= MIN_UNHURRIED
+    })
 }
 
 /// Whether a stage waits for a processor for long, and more than it runs.
@@ -303,6 +332,20 @@ mod tests {
     }
 
     const START: &str = "No stage is busy all the time: ";
+
+    #[test]
+    fn a_busy_stage_that_does_not_hold_up_its_writer_is_not_the_bottleneck() {
+        let sentence = all_asleep([Timer, Input, Input], |pipeline| {
+            pipeline.stages[1].end.costs.clear();
+            pipeline.stages[0].end.costs[0].share = 0.99;
+        });
+        assert!(
+            sentence.ends_with(
+                "does not hold up 1: produce, which sleeps 99 % of it, mostly waiting for a timer."
+            ),
+            "{sentence}"
+        );
+    }
 
     #[test]
     fn the_stage_that_waits_for_something_else_is_named() {

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use super::{
-    Candidate, LinkSide, MIN_EVER, MIN_LACKING, MIN_LEAD, MIN_TURNS, Process, awake_of, is_busy,
-    shares_of,
+    Candidate, LinkSide, MIN_EVER, MIN_LACKING, MIN_LEAD, MIN_OWN, MIN_TURNS, Process, awake_of,
+    is_busy, shares_of,
 };
 use crate::proc::LinkId;
 
@@ -19,6 +19,7 @@ pub(super) fn busiest<'c, 'a>(candidates: &'c [Candidate<'a>]) -> Option<&'c Can
             .iter()
             .filter(|other| other.stage.process.id != busy.stage.process.id);
         is_busy(busy.stage)
+            && busy.waits <= 1.0 - MIN_OWN
             && others.all(|other| are_equal_workers(busy, other) || waits_for(other, busy))
     })
 }

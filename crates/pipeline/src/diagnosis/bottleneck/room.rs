@@ -87,7 +87,9 @@ fn emptied(observation: &Observation, candidate: &Candidate<'_>) -> Option<u64> 
     let stage = candidate.stage;
     let io = stage.io.filter(|io| io.reads > 0 && !stage.splices)?;
     let reads_often = io.reads as f64 >= MIN_READS_PER_S * stage.counted_s;
-    if candidate.awaited_children().is_some() || !reads_often && candidate.waits < MIN_WAITS {
+    // It may pause or wait for a disk after each of them.
+    let waits = candidate.waits + stage.shares.elsewhere + stage.shares.disk;
+    if candidate.awaited_children().is_some() || !reads_often && waits < MIN_WAITS {
         return None;
     }
     let mut inputs = candidate

@@ -88,6 +88,51 @@ fn paced(shares: &[(f64, f64, f64)], fills: &[Option<f64>]) -> Option<(i32, Cert
     })
 }
 
+/// `cat | pv -L 3m | filter | md5sum` and `cat | filter | pv -L 3m | md5sum`, of a filter with a thread that
+/// computes something else.
+#[test]
+fn a_stage_whose_data_another_thread_waits_for_is_not_the_bottleneck() {
+    let named = |shares: &[(f64, f64, f64)], pauses: usize, link: usize, fill: f64| {
+        let mut stages = chain(shares);
+        stages[pauses].shares.elsewhere = 1.0;
+        stages[pauses].outside = [(Outside::Timer, 1.0)].into();
+        let filter = 3 - pauses;
+        for on in &mut stages[filter].on {
+            on.thread_share = if on.pipe == LinkId::pipe(link as u64) {
+                0.98
+            } else {
+                0.0
+            };
+        }
+        let mut observation = observation(stages);
+        observation.pipes[link - 1].fill = Some(fill);
+        only_pace(&bottlenecks(&observation, &BTreeSet::new()))
+            .stage
+            .pid
+    };
+    let (blocked, starved) = ((0.0, 1.0, 0.0), (0.0, 0.0, 1.0));
+    let (busy, pausing) = ((1.0, 0.0, 0.0), (0.0, 0.0, 0.0));
+    assert_eq!(named(&[blocked, pausing, busy, starved], 1, 2, 0.0), 2);
+    assert_eq!(named(&[blocked, busy, pausing, starved], 2, 2, 1.0), 3);
+    // A thread of a runtime polls all that its program has.
+    assert_eq!(named(&[blocked, pausing, busy, starved], 1, 2, 0.9), 3);
+}
+
+/// `gzip | copy | wc`, where `copy` uses io_uring, and `copy | wc`.
+#[test]
+fn what_a_stage_waits_for_by_io_uring_is_not_known() {
+    let mut stages = chain(&[(0.9, 0.0, 0.0), (0.0, 0.0, 0.0), (0.0, 0.0, 1.0)]);
+    stages[1].shares.elsewhere = 1.0;
+    stages[1].outside = [(Outside::Other, 1.0)].into();
+    stages[1].process.others.has_uring = true;
+    assert_eq!(only_pace(&found(stages.clone())).stage.pid, 1);
+    let findings = found(stages.split_off(1));
+    assert!(
+        matches!(findings[..], [Finding::Unclear { .. }]),
+        "{findings:?}"
+    );
+}
+
 #[test]
 fn the_fill_decides_between_busy_stages() {
     use Certainty::{Clear, Likely};
@@ -384,6 +429,18 @@ fn size_of_the_pipes_next_to_the_stage_is_seen() {
     assert_eq!(room(Some(65536), 65000), emptied);
     // It reads rarely, and never waits.
     assert_eq!(room_of(Some(65536), 65000, 100), Room::Usual);
+    // It pauses after each read.
+    let mut stages = chain(&[(0.0, 1.0, 0.0), (0.01, 0.0, 0.0)]);
+    stages[1].shares.elsewhere = 0.99;
+    stages[1].io = Some(Io {
+        read_bytes: 20 * 65536,
+        reads: 20,
+        ..Io::default()
+    });
+    let mut observation = observation(stages);
+    observation.pipes[0].capacity = Some(65536);
+    let findings = bottlenecks(&observation, &BTreeSet::new());
+    assert_eq!(only_pace(&findings).room, emptied);
     assert_eq!(
         room(Some(4096), 4096),
         Room::Small {
@@ -494,6 +551,7 @@ fn server_that_always_has_a_request_is_the_bottleneck() {
             LinkSide::Room
         },
         share,
+        thread_share: 0.0,
     };
     let socat = process(
         2,

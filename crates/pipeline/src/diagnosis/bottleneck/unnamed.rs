@@ -3,7 +3,9 @@
 use serde::Serialize;
 
 use super::delay::{Delay, delay};
-use super::{Candidate, MIN_KNOWN, MIN_LACKING, MIN_QUEUED, MIN_TURNS, is_busy, shares_of};
+use super::{
+    Candidate, MIN_KNOWN, MIN_LACKING, MIN_QUEUED, MIN_TURNS, is_busy, known_share, shares_of,
+};
 use crate::diagnosis::{Finding, Who};
 use crate::graph::LinkSide;
 use crate::observe::Observation;
@@ -19,6 +21,9 @@ const MIN_FULL: f64 = 0.95;
 const MIN_SLOWED: f64 = 0.2;
 /// Stages that wait for input for this share of the time get too little.
 const MIN_STARVED: f64 = 0.5;
+
+/// A stage that waits for room or for input for this share of the time is held up by another one.
+const MIN_HELD_UP: f64 = 0.3;
 
 /// A stage of a pipeline of which none stands out.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -66,7 +71,8 @@ fn unclear(
     let is_slowed = observation.load.mean_busy() >= MIN_FULL
         && stages.iter().any(|stage| queued_of(stage) >= MIN_SLOWED);
     let event_loops = event_loops(observation, candidates);
-    let is_known = event_loops.is_empty() && !is_source_unknown(stages, candidates);
+    let is_known =
+        event_loops.is_empty() && !is_source_unknown(stages, candidates) && !are_held_up(stages);
     if !is_busy && !is_slowed && is_known {
         return None;
     }
@@ -99,6 +105,14 @@ fn event_loops(observation: &Observation, candidates: &[Candidate<'_>]) -> Vec<W
     loops.map(|candidate| candidate.stage.who()).collect()
 }
 
+/// Whether a stage often waits for room and another one for input, so that something between them holds both up.
+fn are_held_up(stages: &[&Observed]) -> bool {
+    let waits =
+        |share: fn(&Observed) -> f64| stages.iter().any(|stage| share(stage) >= MIN_HELD_UP);
+    let is_still = stages.iter().all(|stage| stage.is_frozen);
+    !is_still && waits(|stage| stage.shares.blocked) && waits(|stage| stage.shares.starved)
+}
+
 /// Whether it is not known what a stage did for whose data all that are known wait.
 fn is_source_unknown(stages: &[&Observed], candidates: &[Candidate<'_>]) -> bool {
     let Some((first, rest)) = stages.split_first() else {
@@ -109,7 +123,7 @@ fn is_source_unknown(stages: &[&Observed], candidates: &[Candidate<'_>]) -> bool
         candidate.stage.process.id == first.process.id
             || candidate.stage.shares.starved >= MIN_STARVED
     });
-    first.shares.sum() < MIN_KNOWN && !rest.is_empty() && are_starved
+    known_share(first) < MIN_KNOWN && !rest.is_empty() && are_starved
 }
 
 /// Whether a stage mainly waits for a processor, and another one for at least half as long: it gets

@@ -36,14 +36,14 @@ pub(super) fn comes_later(
     };
     let is_other = on.side == LinkSide::Input && on.pipe != unread && on.share >= MIN_BLOCKED;
     let mut ends = writer.process.ends.of_link(unread);
-    if !is_other || on.pipe.is_socket() || !waits_on_one(process) || ends.any(|end| end.fd == 2) {
+    if !is_other || !waits_on_one(process) || ends.any(|end| end.fd == 2) {
         return false;
     }
     let others = observation.holders(on.pipe, LinkSide::Room);
     let others: Vec<&Observed> = others.filter(|other| !other.has_ended).collect();
     let pair = [process, writer].map(|process| process.process.id.pid);
     // Where no writer can be examined there is one: the read would have ended.
-    others.is_empty()
+    others.is_empty() && !on.pipe.is_socket()
         || others
             .into_iter()
             .any(|other| !waits_for_one(observation, other, pair))

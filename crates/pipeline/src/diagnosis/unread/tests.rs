@@ -247,6 +247,24 @@ fn who_reads_a_client_may_have_forgotten_its_server() {
     let client = || frozen(process(3, "curl", vec![writes(1, 8)]), timer.clone());
     let all = found(vec![blocked(), reader(Language::Python), client()]);
     assert!(matches!(&all[..], [one] if one.may_be_read), "{all:?}");
+    // As a client of a server that works, at a socket.
+    let mut remote = reader(Language::Python);
+    let socket = LinkId::Socket { inode: 8 };
+    let mut helper = client();
+    for process in [&mut remote, &mut helper] {
+        let mut ends = process.process.ends.to_vec();
+        for end in ends.iter_mut().filter(|end| end.pipe == LinkId::pipe(8)) {
+            end.pipe = socket;
+        }
+        process.process.ends = ends.into();
+        for on in &mut process.on {
+            on.pipe = socket;
+        }
+    }
+    let all = found(vec![blocked(), remote.clone(), helper]);
+    assert!(matches!(&all[..], [one] if one.may_be_read), "{all:?}");
+    let all = found(vec![blocked(), remote]);
+    assert!(matches!(&all[..], [one] if !one.may_be_read), "{all:?}");
     let shell = found(vec![blocked(), reader(Language::Shell), client()]);
     assert_eq!(shell, []);
     // Not if it was started by somebody else.

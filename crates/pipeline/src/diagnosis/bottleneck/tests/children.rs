@@ -51,6 +51,7 @@ fn shell_whose_children_wait_for_next_stage_is_not_blamed() {
         pipe: LinkId::pipe(8),
         side: LinkSide::Room,
         share: 1.0,
+        thread_share: 0.0,
     };
     let yes = || busy(process(1, "yes", vec![writes(1, 7)]), 0.0, 1.0, 0.0);
     let gzip = || busy(process(4, "gzip", vec![reads(0, 8)]), 1.0, 0.0, 0.0);
@@ -80,6 +81,7 @@ fn parent_that_waits_on_a_pipe_does_not_lack_processors() {
         pipe: LinkId::pipe(9),
         side: LinkSide::Input,
         share: 0.99,
+        thread_share: 0.0,
     }];
     stages[0].children = shell(queued, Vec::new()).children;
     stages[1].shares.queued = 0.6;
@@ -108,6 +110,7 @@ fn a_stage_waiting_for_its_child_does_what_that_does() {
         pipe: LinkId::pipe(9),
         side: LinkSide::Room,
         share: 0.9,
+        thread_share: 0.0,
     }];
     split.children = shell(runs, Vec::new()).children;
     let cat = busy(process(1, "cat", vec![writes(1, 1)]), 0.02, 0.98, 0.0);
@@ -216,6 +219,7 @@ fn loop_of_cats(runs: f64, queued: f64, blocked: f64) -> Observed {
             pipe: LinkId::pipe(1),
             side: LinkSide::Room,
             share: blocked,
+            thread_share: 0.0,
         }],
         processors: runs,
         are_short: true,
@@ -429,6 +433,7 @@ fn equal_workers_of_a_pool_that_fill_the_processors_are_the_bottleneck() {
         pipe: LinkId::pipe(3),
         side: LinkSide::Room,
         share: 0.79,
+        thread_share: 0.0,
     }];
     let worker = |pid: i32| {
         let ends = vec![reads(5, 3), writes(6, 4)];
@@ -502,6 +507,7 @@ fn worker_that_runs_between_inherited_queues_is_the_bottleneck() {
         pipe: LinkId::pipe(inode),
         side,
         share,
+        thread_share: 0.0,
     };
     let stage = |pid: i32, parent: i32, shares: (f64, f64, f64), on: Vec<OnLink>| {
         let process = child_of(parent, process(pid, "python3", queues()));

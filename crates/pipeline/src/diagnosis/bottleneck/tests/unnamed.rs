@@ -11,6 +11,26 @@ fn stages_that_wait_by_turns_are_not_blamed() {
     );
 }
 
+/// Two filters that hold one lock by turns.
+#[test]
+fn stages_between_a_blocked_and_a_starved_one_hold_them_up() {
+    let mut stages = chain(&[
+        (0.0, 1.0, 0.0),
+        (0.49, 0.0, 0.0),
+        (0.48, 0.0, 0.0),
+        (0.0, 0.0, 1.0),
+    ]);
+    for stage in &mut stages[1..3] {
+        stage.shares.elsewhere = 0.5;
+        stage.outside = [(Outside::FileLock, 0.5)].into();
+    }
+    let findings = found(stages);
+    assert!(
+        matches!(findings[..], [Finding::Unclear { .. }]),
+        "{findings:?}"
+    );
+}
+
 /// `diff <(sort a) <(sort b)` reads the first one to its end.
 #[test]
 fn a_writer_whose_turn_comes_later_takes_none_with_the_reader() {
