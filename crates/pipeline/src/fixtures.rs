@@ -231,6 +231,8 @@ pub fn observation(processes: Vec<Observed>) -> Observation {
         scan_s: 0.004,
         hidden: 0,
         silent: Vec::new(),
+        hidden_asked: 0,
+        reads_any: true,
         hides_processes: false,
         hidden_calls: 0,
         other_networks: Vec::new(),

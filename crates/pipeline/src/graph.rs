@@ -280,6 +280,17 @@ impl Graph {
         hidden.filter(|pid| !proc.is_left_out(**pid)).count()
     }
 
+    /// The number of those among the processes of a user, or of all users.
+    pub(crate) fn count_hidden_asked(&self, proc: &Proc, scope: &Scope) -> usize {
+        let is_asked = |pid: &&i32| match scope {
+            Scope::User(user) => proc.user(**pid) == Some(*user),
+            Scope::All => true,
+            Scope::Pid(_) | Scope::Below(_) => false,
+        };
+        let hidden = self.hidden.keys().filter(is_asked);
+        hidden.filter(|pid| !proc.is_left_out(**pid)).count()
+    }
+
     /// The descendants of a process, and itself.
     pub fn below(&self, pid: i32) -> BTreeSet<i32> {
         let children = |of: i32| {

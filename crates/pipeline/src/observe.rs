@@ -89,6 +89,12 @@ pub struct Observation {
     pub load: Load,
     /// The number of processes whose descriptors may not be read.
     pub hidden: usize,
+    /// The number of these in a survey among the processes asked for.
+    #[serde(skip)]
+    pub hidden_asked: usize,
+    /// Whether descriptors of any process could be read.
+    #[serde(skip)]
+    pub reads_any: bool,
     /// The processes that were left out because they do not answer.
     pub silent: Vec<SilentProcess>,
     /// Whether there may be processes that are not even listed.

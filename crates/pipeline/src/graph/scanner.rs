@@ -304,6 +304,15 @@ impl Scanner {
             .is_some_and(|stamp| stamp.count > MANY)
     }
 
+    /// Whether any process has a descriptor that could be read: kernel threads have none.
+    pub(crate) fn reads_any(&self) -> bool {
+        let mut pids = self.graph.processes.keys();
+        pids.any(|pid| {
+            let stamp = self.stamps.get(pid).filter(|_| self.counts_descriptors);
+            stamp.is_none_or(|stamp| stamp.count > 0)
+        })
+    }
+
     fn hide(&mut self, proc: &Proc, pid: i32) {
         let stat = proc.stat(pid);
         let exists = || proc.path(&format!("proc/{pid}")).exists();

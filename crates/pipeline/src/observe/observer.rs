@@ -447,6 +447,8 @@ impl Observer<'_> {
             processes,
             load,
             hidden: graph.count_hidden(self.proc),
+            hidden_asked: graph.count_hidden_asked(self.proc, &self.plan.scope),
+            reads_any: self.scanner.reads_any(),
             silent: self.proc.left_out(),
             lacks_helpers: self.proc.lacks_helpers(),
             hides_processes: self.proc.hides_processes(),

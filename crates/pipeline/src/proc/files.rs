@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
+use std::ffi::CStr;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -11,7 +12,7 @@ use std::time::Duration;
 use rustix::fs::{
     AtFlags, CWD, Dir, FileType, Mode, OFlags, Statx, StatxFlags, openat, readlinkat, statx,
 };
-use rustix::io::pread;
+use rustix::io::{Errno, pread};
 
 use pipespeed_base::limits::{Resource, soft_limit};
 
@@ -28,6 +29,9 @@ const MAX_FDINFO: usize = 32 << 10;
 const MAX_KEPT: u64 = 4096;
 /// Of a process at most this many descriptors are read: it can have a million, each with a long path.
 const MAX_DESCRIPTORS: usize = 1 << 16;
+/// Why descriptors that are listed can't be read: ptrace(2) access is missing.
+const REFUSED: &str = "Permission denied: a sandbox (Landlock, say) or the lack of CAP_SYS_PTRACE keeps its \
+                       descriptors from being read";
 
 /// The files of one process: found by its number, or below its directory.
 #[derive(Debug, Clone, Copy)]
@@ -274,13 +278,14 @@ impl<'a> ProcessFiles<'a> {
     pub(crate) fn target(self, fd: i32) -> Option<Target> {
         let _reading = self.reading().ok()?;
         let (directory, path) = self.place(&format!("fd/{fd}"));
-        target(directory, &path)
+        target(directory, &path).ok()?
     }
 
     /// What its descriptors refer to, as far as bytes go through them.
     ///
     /// # Errors
-    /// Those of reading the directory: no such process, or no permission.
+    /// Those of reading the directory: no such process, or no permission. The links may be refused
+    /// although they are listed (proc_pid_fd(5)).
     pub(crate) fn descriptor_table(self) -> io::Result<DescriptorTable> {
         let (directory, mut fds) = self.entries("fd")?;
         fds.truncate(MAX_DESCRIPTORS);
@@ -295,7 +300,14 @@ impl<'a> ProcessFiles<'a> {
             let _reading = self.reading()?;
             let path = PathBuf::from(fd.to_string());
             let access = || access(directory.as_fd(), &path);
-            match target(directory.as_fd(), &path) {
+            let target = match target(directory.as_fd(), &path) {
+                Err(Errno::ACCESS) => {
+                    return Err(io::Error::new(io::ErrorKind::PermissionDenied, REFUSED));
+                }
+                // It has been closed.
+                target => target.ok().flatten(),
+            };
+            match target {
                 Some(Target::Pipe(pipe, fifo)) => {
                     // A path may be long, and have many descriptors.
                     let fifo = fifo.filter(|_| named.insert(pipe));
@@ -355,8 +367,13 @@ pub(crate) struct DescriptorTable {
 }
 
 /// What the link of a descriptor refers to.
-fn target(directory: BorrowedFd<'_>, path: &Path) -> Option<Target> {
-    let name = readlinkat(directory, path, Vec::new()).ok()?;
+fn target(directory: BorrowedFd<'_>, path: &Path) -> rustix::io::Result<Option<Target>> {
+    let name = readlinkat(directory, path, Vec::new())?;
+    Ok(linked_target(directory, path, &name))
+}
+
+/// What a link with this `name` refers to.
+fn linked_target(directory: BorrowedFd<'_>, path: &Path, name: &CStr) -> Option<Target> {
     let link = name.to_string_lossy();
     let inner = |prefix: &str| link.strip_prefix(prefix)?.strip_suffix(']');
     if let Some(inode) = inner("pipe:[") {
@@ -388,7 +405,7 @@ fn target(directory: BorrowedFd<'_>, path: &Path) -> Option<Target> {
         .ok()
         .filter(|found| FileType::from_raw_mode(found.stx_mode.into()) == FileType::Fifo);
     // The descriptor may have become that of a pipe after its link was read.
-    let is_same = || readlinkat(directory, path, Vec::new()).is_ok_and(|now| now == name);
+    let is_same = || readlinkat(directory, path, Vec::new()).is_ok_and(|now| *now == *name);
     Some(match fifo.filter(|_| is_same()) {
         Some(found) => {
             let device = u64::from(found.stx_dev_major) << 32 | u64::from(found.stx_dev_minor);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow};
-use rustix::process::{Pid, getpid, getuid};
+use rustix::process::{Pid, geteuid, getpid, getuid};
 use serde::Serialize;
 
 use crate::cli::{DoctorArgs, WatchedArgs};
@@ -32,6 +32,9 @@ use pipespeed_pipeline::proc::ProcessId;
 use pipespeed_pipeline::sample::Observed;
 use pipespeed_pipeline::supervise::Supervisor;
 use pipespeed_report::{Style, doctor as report, prometheus_of_doctor, slow_scans};
+
+/// Why even root may not read descriptors.
+const SANDBOX: &str = "a sandbox (Landlock, say) or the lack of CAP_SYS_PTRACE forbids it";
 
 /// The saved record.
 #[derive(Serialize)]
@@ -154,21 +157,43 @@ impl Doctor<'_> {
                 ));
             }
         }
+        if observation.hidden_asked > 0 && !observation.reads_any && !observation.is_cut_short {
+            return Err(anyhow!(
+                "no process but this one can be examined: the descriptors of {} can't be read: {SANDBOX}",
+                pluralize(observation.hidden_asked, "process")
+            ));
+        }
         let findings = conclude(&observation);
         let style = Style::for_terminal(io::stdout().is_terminal(), self.args.verbose);
         let text = report(&observation, &findings, style);
         if !self.files.use_stdout() {
             print(text)?;
         }
-        if self.args.watched.all && observation.hidden > 0 {
-            say(&format!(
-                "pipespeed: --all: without privileges {} of all processes can't be examined; try \
-                 as root",
-                observation.hidden
-            ));
-        }
+        self.say_hidden(&observation);
         self.save(&observation, &findings)?;
         self.outcome(&findings)
+    }
+
+    /// Says how many of the processes asked for can't be examined, if that may be why there is no
+    /// pipeline.
+    fn say_hidden(&self, observation: &Observation) {
+        let count = observation.hidden_asked;
+        let is_root = geteuid().is_root();
+        let text = match self.args.watched.all {
+            _ if count == 0 => return,
+            true if is_root => {
+                format!("--all: {count} of all processes can't be examined: {SANDBOX}")
+            }
+            true => format!(
+                "--all: without privileges {count} of all processes can't be examined; try as root"
+            ),
+            false if observation.pipelines().is_empty() => format!(
+                "the descriptors of {} of this user can't be read, and pipelines of these are not seen",
+                pluralize(count, "process")
+            ),
+            false => return,
+        };
+        say(&format!("pipespeed: {text}"));
     }
 
     /// Fails if a signal arrived, if anything is stuck, or if the report could not be written.

@@ -145,8 +145,14 @@ fn require_process(proc: &Proc, pid: i32) -> anyhow::Result<ProcessHandle> {
             stat.parent
         )));
     }
-    let ends = proc.ends(pid);
-    ends.map_err(|error| anyhow!("process {pid}: {error}{}", as_root()))?;
+    if let Err(error) = proc.ends(pid) {
+        // Without a number it names a sandbox, which binds root, too.
+        let way_out = match error.raw_os_error() {
+            Some(_) => as_root(),
+            None => "",
+        };
+        return Err(anyhow!("process {pid}: {error}{way_out}"));
+    }
     Ok(process)
 }
 

@@ -5,13 +5,15 @@ use std::process::Command;
 use rustix::process::geteuid;
 
 use super::commands::STUCK;
-use super::{Group, assert_contains, pipe};
-use crate::common::conditions::{ForAll, in_mount_namespace, ordinary};
+use super::{Group, assert_contains, pipe, yes_to_cat};
+use crate::common::conditions::{ForAll, in_mount_namespace, ordinary, without_rights};
 use crate::common::procs::{Mark, eventually};
-use crate::common::{PIPESPEED, run_alone, skip};
+use crate::common::{PIPESPEED, pipespeed, run_alone, skip};
 
 /// Exit status of a script that could not set up its conditions.
 const NOT_ALLOWED: i32 = 77;
+/// A right of Landlock (LANDLOCK_ACCESS_FS_TRUNCATE in linux/landlock.h).
+const TRUNCATE: u64 = 1 << 14;
 
 #[test]
 fn an_ordinary_user_sees_own_pipelines_and_counts_the_others() {
@@ -60,6 +62,31 @@ fn without_proc_nothing_is_said_of_pipelines() {
         &outcome.err,
         &["pipes are not raised: no process can be seen"],
     );
+}
+
+/// Landlock denies what ptrace(2) may see, and lists descriptors.
+#[test]
+fn descriptors_that_a_sandbox_keeps_from_being_read_are_not_called_none() {
+    let (_group, [yes, _]) = yes_to_cat();
+    let refused = format!("process {yes}: Permission denied: a sandbox (Landlock, say)");
+    for (args, code, words) in [
+        (format!("doctor --time 0.1 {yes}"), 2, &*refused),
+        (format!("boost --pid {yes}"), 1, &refused),
+        (
+            "doctor --time 0.1".to_owned(),
+            2,
+            "no process but this one can be examined",
+        ),
+    ] {
+        let mut command = pipespeed(&args);
+        if !without_rights(&mut command, TRUNCATE) {
+            return;
+        }
+        run_alone(command).refused(code, &[words]);
+    }
+    let mut top = pipespeed("top --once");
+    assert!(without_rights(&mut top, TRUNCATE));
+    assert_contains(&run_alone(top).out, &[" hidden"]);
 }
 
 /// A command of an ordinary user in a mount namespace with this /proc.
