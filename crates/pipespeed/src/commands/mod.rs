@@ -122,7 +122,7 @@ fn as_root() -> &'static str {
 
 /// Checks that a process exists and can be examined.
 fn require_process(proc: &Proc, pid: i32) -> anyhow::Result<ProcessHandle> {
-    require_processes(proc)?;
+    require_looks()?;
     // /proc shows threads, too.
     let process = open_process(pid).map_err(|error| {
         match Errno::from_io_error(&error) {

@@ -6,6 +6,7 @@ use std::thread;
 use rustix::thread::gettid;
 
 use super::sidecar;
+use crate::common::conditions::few_descriptors;
 use crate::common::procs::{Mark, eventually};
 use crate::common::{Outcome, Running, pipespeed, run_alone, start_marked};
 
@@ -42,6 +43,21 @@ fn the_pipes_of_a_running_process_are_raised_once() {
     let again = raised(pid);
     let words = "no pipe was raised\nthe pipe between yes and cat was left as it is: it is 1MiB";
     assert!(again.out.starts_with(words), "{again:#?}");
+}
+
+#[test]
+fn pipes_are_raised_with_few_descriptors_or_the_limit_is_named() {
+    for limit in 4..32 {
+        let (running, _mark) = endless();
+        let mut command = pipespeed(&format!("boost --pid {}", running.pid()));
+        few_descriptors(&mut command, limit);
+        let outcome = run_alone(command);
+        if outcome.code == Some(0) {
+            assert_eq!(outcome.out, "1MiB in place of 64KiB between yes and cat\n");
+        } else {
+            outcome.refused(1, &["ulimit -n"]);
+        }
+    }
 }
 
 #[test]
