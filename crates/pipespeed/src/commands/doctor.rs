@@ -13,7 +13,7 @@ use crate::cli::{DoctorArgs, WatchedArgs};
 use crate::commands::child::{Started, end, exit_as, is_over, reap, start, wait};
 use crate::commands::files::SavedFiles;
 use crate::commands::{
-    header, require_answer, require_looks, require_process, supervisor, unanswered,
+    first_error, header, require_answer, require_looks, require_process, supervisor, unanswered,
 };
 use pipespeed_base::failure::{
     AlreadyReported, Closed, Interrupted, is_reader_gone, message_with_remedy, say, usage,
@@ -166,11 +166,13 @@ impl Doctor<'_> {
         let findings = conclude(&observation);
         let style = Style::for_terminal(io::stdout().is_terminal(), self.args.verbose);
         let text = report(&observation, &findings, style);
-        if !self.files.use_stdout() {
-            print(text)?;
-        }
+        let shown = if self.files.use_stdout() {
+            Ok(())
+        } else {
+            print(text)
+        };
         self.say_hidden(&observation);
-        self.save(&observation, &findings)?;
+        first_error([shown, self.save(&observation, &findings)])?;
         self.outcome(&findings)
     }
 

@@ -11,9 +11,11 @@ use std::process::{Command, Stdio};
 use rustix::io::ioctl_fionread;
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::assert_contains;
+use super::{assert_contains, yes_to_cat};
 use crate::common::procs::{Mark, eventually};
-use crate::common::{PIPESPEED, full_device, json_file, pipespeed, run_alone, start, start_marked};
+use crate::common::{
+    PIPESPEED, full_device, json_file, pipespeed, run_alone, start, start_into, start_marked,
+};
 
 pub fn doctor(options: &str, pipeline: &str) -> Command {
     let mut command = pipespeed(&format!("doctor {options} --"));
@@ -68,6 +70,20 @@ fn a_command_is_awaited_if_its_record_cannot_be_saved() {
     let command = doctor("--time 0.2 --json /dev/full", "sleep 0.6 | cat; echo last");
     let outcome = run_alone(command);
     outcome.assert_ended(2, "last\n");
+}
+
+#[test]
+fn files_are_saved_if_standard_output_has_no_room() {
+    let directory = tempfile::tempdir().unwrap();
+    let (_group, [yes, _]) = yes_to_cat();
+    let mut command = pipespeed(&format!(
+        "doctor --time 0.2 --json run.json --prometheus run.prom {yes}"
+    ));
+    command.current_dir(&directory);
+    let outcome = start_into(command, full_device()).finish();
+    outcome.failed(2, &["standard output: No space left"]);
+    json_file(&directory.path().join("run.json"));
+    assert!(directory.path().join("run.prom").exists());
 }
 
 #[test]
