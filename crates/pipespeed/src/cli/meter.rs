@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
+use clap::builder::{OsStringValueParser, TypedValueParser};
 
 use super::number::{decimal, whole};
 use pipespeed_base::size;
@@ -46,7 +47,7 @@ pub struct MeterArgs {
     #[arg(short = 'T', long, help_heading = WHAT)]
     pub buffer_percent: bool,
     /// Show this format instead of the fields above [default: -ptreb].
-    #[arg(short = 'F', long, value_name = "FORMAT", value_parser = Format::parse, allow_hyphen_values = true, help_heading = WHAT)]
+    #[arg(short = 'F', long, value_name = "FORMAT", value_parser = any_text().try_map(|text| Format::parse(&text)), allow_hyphen_values = true, help_heading = WHAT)]
     pub format: Option<Format>,
     /// Print the percentage, one line per update; also without a terminal.
     ///
@@ -65,7 +66,7 @@ pub struct MeterArgs {
     #[arg(short, long, help_heading = HOW)]
     pub force: bool,
     /// Put this name before the other fields.
-    #[arg(short = 'N', long, value_name = "NAME", allow_hyphen_values = true, help_heading = HOW)]
+    #[arg(short = 'N', long, value_name = "NAME", value_parser = any_text(), allow_hyphen_values = true, help_heading = HOW)]
     pub name: Option<String>,
     /// Seconds between updates, at least 0.01.
     #[arg(short, long, value_name = "SECONDS", default_value = "1", value_parser = interval, allow_negative_numbers = true, help_heading = HOW)]
@@ -182,6 +183,11 @@ impl UnsupportedArgs {
 const WHAT: &str = "What to show [default: -p -t -e -r -b]";
 const HOW: &str = "How to show it";
 const DATA: &str = "What to do with the data";
+
+/// Takes any bytes, with U+FFFD for what is not UTF-8: a display is no reason to pass on no data.
+fn any_text() -> impl TypedValueParser<Value = String> {
+    OsStringValueParser::new().map(|text| text.to_string_lossy().into_owned())
+}
 
 fn interval(text: &str) -> Result<Duration, String> {
     Ok(seconds(text)?.max(Duration::from_millis(10)))

@@ -1,7 +1,9 @@
 //! `pipespeed meter` where something is odd: consumers that leave, descriptors
 //! that are closed, pv's zeros.
 
+use std::ffi::OsStr;
 use std::io::Read;
+use std::os::unix::ffi::OsStrExt;
 use std::process::Command;
 
 use super::{file_of, meter};
@@ -101,6 +103,18 @@ fn a_name_that_would_steer_the_terminal_is_shown_harmlessly() {
     let done = run_alone(command);
     assert_eq!(done.code, Some(2), "{done:?}");
     assert!(done.err.contains("a?]0;b?c"), "{done:?}");
+}
+
+#[test]
+fn names_and_formats_that_are_not_utf8_are_shown_as_far_as_they_are() {
+    let file = file_of(b"data");
+    for option in ["-N", "-F"] {
+        let mut command = meter_of("-f", &file);
+        command.arg(option).arg(OsStr::from_bytes(b"caf\xe9"));
+        let done = run_alone(command);
+        assert_eq!((done.code, &*done.out), (Some(0), "data"), "{done:?}");
+        assert!(done.err.contains("caf\u{fffd}"), "{done:?}");
+    }
 }
 
 #[test]
