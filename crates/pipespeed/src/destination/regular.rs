@@ -9,6 +9,7 @@ use std::time::SystemTime;
 
 use super::attributes::copy_attributes;
 use super::new_name::create_unused;
+use pipespeed_base::failure::say;
 use pipespeed_base::interrupt::without_signals;
 use pipespeed_base::output::check_by_closing;
 use rustix::fs::{
@@ -188,9 +189,7 @@ impl Regular {
         if fs::metadata(path).is_ok_and(is_saved) {
             return None;
         }
-        let number = self.directory.as_raw_fd();
-        let directory = fs::read_link(format!("/proc/self/fd/{number}")).ok()?;
-        Some(directory.join(&self.name))
+        Some(path_of(&self.directory).ok()?.join(&self.name))
     }
 
     /// Whether a file of the directory has an attribute, as far as it can be known: that it is a
@@ -287,6 +286,11 @@ pub(super) fn open_directory(path: &Path) -> io::Result<OwnedFd> {
     Ok(openat(CWD, path, flags, Mode::empty())?)
 }
 
+/// The path of an open directory.
+fn path_of(directory: &OwnedFd) -> io::Result<PathBuf> {
+    fs::read_link(format!("/proc/self/fd/{}", directory.as_raw_fd()))
+}
+
 /// Checks that a file can be created in a directory.
 pub(super) fn check_directory(directory: &OwnedFd) -> io::Result<()> {
     // The error of creating a file there depends on the file system: EPERM, say.
@@ -335,7 +339,7 @@ impl<'a> Unfinished<'a> {
                 // Landlock may let it be created and not be opened. One that was there before is
                 // EEXIST.
                 if errno == Errno::ACCESS && is_empty_and_own(directory, &name) {
-                    let _ = unlinkat(directory, &name, AtFlags::empty());
+                    remove(directory, &name);
                 }
                 Err(errno.into())
             }
@@ -368,8 +372,19 @@ impl<'a> Unfinished<'a> {
 impl Drop for Unfinished<'_> {
     fn drop(&mut self) {
         if let Some(name) = &self.name {
-            let _ = unlinkat(self.directory, name, AtFlags::empty());
+            remove(self.directory, name);
         }
+    }
+}
+
+/// Removes an unfinished file, or says that it stays: Landlock, say, may let it be created only.
+fn remove(directory: &OwnedFd, name: &Path) {
+    match unlinkat(directory, name, AtFlags::empty()) {
+        Ok(()) | Err(Errno::NOENT) => {}
+        Err(errno) => say(&format!(
+            "pipespeed: an unfinished file could not be removed: {}: {errno}",
+            path_of(directory).unwrap_or_default().join(name).display()
+        )),
     }
 }
 

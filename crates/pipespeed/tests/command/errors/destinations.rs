@@ -160,6 +160,32 @@ fn what_a_sandbox_denies_is_found_before_measuring_and_leaves_nothing() {
 }
 
 #[test]
+fn unfinished_file_that_a_sandbox_keeps_is_named() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("run.json");
+    let mut command = pipespeed("doctor --time 0.1 --json");
+    command.arg(&path).arg("--").arg("sleep 0.3 | cat");
+    if !conditions::without_rights(&mut command, REMOVE_FILE) {
+        return;
+    }
+    let outcome = run_alone(command).succeeded();
+    assert!(path.exists());
+    let names = names_in(directory.path());
+    let left = names.iter().filter(|name| *name != "run.json");
+    for name in left {
+        let words = format!(
+            "could not be removed: {}",
+            directory.path().join(name).display()
+        );
+        assert!(outcome.unwrapped_err().contains(&words), "{outcome:#?}");
+    }
+    assert!(
+        outcome.err.contains("could not be removed: "),
+        "{outcome:#?}"
+    );
+}
+
+#[test]
 fn old_contents_are_not_called_damaged_if_nothing_was_written() {
     let directory = tempfile::tempdir().unwrap();
     let [file, other] = ["run.json", "other"].map(|name| directory.path().join(name));
