@@ -8,8 +8,8 @@ use clap::Args;
 #[derive(Debug, Args)]
 #[command(after_help = include_str!("help/report.txt").trim_ascii_end())]
 pub struct ReportArgs {
-    /// Saved records of bench, check, latency, costs, profile and pages ('-': standard input)
-    /// [default: measure this machine].
+    /// Saved records of bench, check, latency, costs, profile (of a case) and pages ('-': standard
+    /// input) [default: measure this machine].
     #[arg(value_name = "FILE")]
     pub files: Vec<PathBuf>,
     /// Measure all that a page can show: about five minutes more.

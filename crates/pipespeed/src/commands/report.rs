@@ -82,7 +82,7 @@ fn parse(paths: &[PathBuf], quiet: bool) -> anyhow::Result<Vec<Saved>> {
             None if quiet => {}
             None => say(&format!(
                 "pipespeed: {}: a page has no use for this kind of record",
-                path.display()
+                path.display().to_string().replace('\n', "\\n")
             )),
         }
     }

@@ -6,7 +6,9 @@ use std::process::Command;
 
 use crate::common::procs::{Mark, eventually};
 use crate::common::records::{Records, run};
-use crate::common::{PIPESPEED, Running, conditions, names_in, pipespeed, says, start, start_into};
+use crate::common::{
+    PIPESPEED, Running, conditions, names_in, pipespeed, run_alone, says, start, start_into,
+};
 use pipespeed_measure::spec::Suite;
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -132,6 +134,14 @@ fn a_record_that_a_page_has_no_use_for_is_left_out() {
     let slots = records.pipespeed("report old.json slots.json -o -");
     let slots = slots.succeeded().err;
     assert!(slots.contains("slots.json: a page has no use"), "{slots}");
+    let path = records.0.path();
+    fs::copy(path.join("doctor.json"), path.join("two\nlines.json")).unwrap();
+    let mut command = pipespeed("report old.json -o -");
+    command.arg("two\nlines.json").current_dir(path);
+    says(
+        &run_alone(command).err,
+        &["two\\nlines.json: a page has no use"],
+    );
     let alone = records.pipespeed("report doctor.json -q -o -");
     alone.refused(2, &["none of these files can be used"]);
 }
