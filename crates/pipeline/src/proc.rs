@@ -438,9 +438,17 @@ impl Proc {
         Some(counts.next()? + counts.next()?)
     }
 
-    /// The processors on which a process may run.
+    /// The processors on which the threads of a process may run; of many threads only the first are asked.
     pub fn allowed_processors(&self, pid: i32) -> Option<CpuList> {
-        CpuList::parse(&self.status_field(pid, "Cpus_allowed_list")?)
+        let mut allowed: Option<CpuList> = None;
+        for tid in self.threads(pid).into_iter().take(idle::MAX_THREADS) {
+            if let Some(text) = self.status_field(tid, "Cpus_allowed_list") {
+                let own = CpuList::parse(&text)?;
+                let before = allowed.iter().flat_map(|cpus| cpus.as_slice());
+                allowed = Some(before.chain(own.as_slice()).copied().collect());
+            }
+        }
+        allowed
     }
 
     /// Whether this process may exceed the limits on pipes: it has CAP_SYS_RESOURCE or

@@ -16,6 +16,7 @@ const MIN_MENTIONED: f64 = 0.1;
 const MIN_LARGEST: f64 = 0.6;
 
 const UNKNOWN_DELAY: &str = "what keeps it from running can't be seen here";
+const UNKNOWN_DELAYS: &str = "what keeps them from running can't be seen here";
 
 /// What a stage mainly does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -242,15 +243,16 @@ pub(super) fn describe_lack(names: Vec<String>, is_one: bool, delay: &Delay) -> 
     format!(
         "No stage stands out as the bottleneck: {} {waits}. More processor time helps: {}.",
         list(names),
-        describe_delay(delay)
+        describe_delay(delay, is_one)
     )
 }
 
 /// `other processes use 0.88 of processor 1 (end or move them)`.
-fn describe_delay(delay: &Delay) -> String {
+fn describe_delay(delay: &Delay, is_one: bool) -> String {
+    let its = if is_one { "its" } else { "their" };
     let place = |allowed: &Option<CpuList>| match allowed {
         Some(only) if only.len() == 1 => format!("processor {only}"),
-        Some(several) => format!("its {} processors", several.len()),
+        Some(several) => format!("{its} {} processors", several.len()),
         None => "the processors".to_owned(),
     };
     match delay {
@@ -268,7 +270,7 @@ fn describe_delay(delay: &Delay) -> String {
             place(allowed)
         ),
         Delay::Hypervisor { steal } => format!(
-            "the hypervisor takes {} of its processors' time (steal)",
+            "the hypervisor takes {} of {its} processors' time (steal)",
             percent(*steal)
         ),
         Delay::OwnStages {
@@ -311,7 +313,8 @@ fn describe_delay(delay: &Delay) -> String {
             };
             format!("{stages} stages share {place}, {less}")
         }
-        Delay::Unknown => UNKNOWN_DELAY.to_owned(),
+        Delay::Unknown if is_one => UNKNOWN_DELAY.to_owned(),
+        Delay::Unknown => UNKNOWN_DELAYS.to_owned(),
     }
 }
 

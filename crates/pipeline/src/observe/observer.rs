@@ -20,8 +20,8 @@ use crate::sample::tally::Tally;
 
 /// A sample of many processes that takes longer is continued at the next one.
 pub(crate) const MAX_SAMPLE: Duration = Duration::from_micros(250);
-/// The processors that a process may use are looked up once it was delayed for this share.
-const MIN_DELAY: f64 = 0.03;
+/// The processors that a process may use are looked up once it ran or was delayed for this share.
+const MIN_AWAKE: f64 = 0.03;
 /// Threads sampled between two readings of the clock, which cost about as much as one of them.
 pub(crate) const BATCH: usize = 16;
 /// Of more processes that have ended, those with the fewest samples are forgotten.
@@ -242,9 +242,9 @@ impl Observer<'_> {
         let proc = self.proc;
         let groups = tally.groups.as_ref();
         let quota = groups.and_then(|groups| self.quotas.used_up(proc, groups));
-        let is_delayed = tally.delay_share() >= MIN_DELAY;
+        let is_awake = tally.awake_share() >= MIN_AWAKE;
         let waits_for_children = !tally.children.is_empty();
-        let allowed = (is_delayed || waits_for_children)
+        let allowed = (is_awake || waits_for_children)
             .then(|| proc.allowed_processors(tally.process.id.pid))
             .flatten();
         let contention = if quota.is_some() {

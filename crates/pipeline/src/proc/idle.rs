@@ -12,7 +12,7 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use super::{Proc, parse_stat};
 
 /// Of more threads only the first are looked at.
-const MAX_THREADS: usize = 64;
+pub(super) const MAX_THREADS: usize = 64;
 
 impl Proc {
     /// How long ago any thread of a process last ran; `None` if the kernel does not tell

@@ -386,11 +386,12 @@ impl Tally {
         }
     }
 
-    /// Time for which it was ready to run since the counters were read first, as a share.
-    pub(crate) fn delay_share(&self) -> f64 {
+    /// Time for which it ran or was ready to since the counters were read first, as a share.
+    pub(crate) fn awake_share(&self) -> f64 {
         let counted = self.last.0.duration_since(self.first.0);
-        let delayed = self.last.1.delayed.saturating_sub(self.first.1.delayed);
-        delayed.as_secs_f64() / counted.as_secs_f64().max(f64::MIN_POSITIVE)
+        let (first, last) = (&self.first.1, &self.last.1);
+        let awake = (last.ran + last.delayed).saturating_sub(first.ran + first.delayed);
+        awake.as_secs_f64() / counted.as_secs_f64().max(f64::MIN_POSITIVE)
     }
 
     /// What it did since the counters were read first.

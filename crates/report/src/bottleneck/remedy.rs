@@ -44,7 +44,8 @@ pub(super) fn remedy(
         Room::Usual | Room::NeverFull if !waits_for_pipes && !is_queued => "; larger pipes don't",
         _ => "",
     };
-    let delay = bottleneck.delay.as_ref().map(describe_delay);
+    let delay = bottleneck.delay.as_ref();
+    let delay = delay.map(|delay| describe_delay(delay, true));
     let text = match activity {
         MainActivity::Runs if has_small_calls && bottleneck.children.is_none() => {
             format!(
@@ -214,7 +215,7 @@ fn more_time_text(bottleneck: &Bottleneck) -> String {
     bottleneck.delay.as_ref().map_or(String::new(), |delay| {
         format!(
             " More processor time helps, too: {}.",
-            describe_delay(delay)
+            describe_delay(delay, true)
         )
     })
 }

@@ -303,3 +303,16 @@ fn larger_pipes_are_only_excluded_where_they_are_known_to_be_usual() {
     });
     insta::assert_snapshot!(texts.join("\n"));
 }
+
+#[test]
+fn several_stages_that_lack_processors_are_plural() {
+    let names = || vec!["cat".to_owned(), "tr".to_owned()];
+    let text = describe_lack(names(), false, &Delay::Unknown);
+    assert!(text.contains("what keeps them from running"), "{text}");
+    let others = Delay::Others {
+        allowed: CpuList::parse("0-1"),
+        processors: 1.2,
+    };
+    let text = describe_lack(names(), false, &others);
+    assert!(text.contains("1.20 of their 2 processors"), "{text}");
+}

@@ -104,9 +104,10 @@ fn has_several(process: &Observed) -> bool {
 /// The processes that were started by each one, as far as they were observed.
 type Family<'a> = BTreeMap<i32, Vec<&'a Observed>>;
 
-/// Processor time of the stages and of all below them, in processors. Siblings of a stage, as those that
-/// xargs(1) starts, belong to it if their parent has the pipe between two stages that it uses.
-fn own_load(observation: &Observation, stages: &[&Observed]) -> f64 {
+/// Processor time of the stages and of all below them that may run on these processors, in processors.
+/// Siblings of a stage, as those that xargs(1) starts, belong to it if their parent has the pipe between
+/// two stages that it uses.
+fn own_load(observation: &Observation, stages: &[&Observed], place: Option<&CpuList>) -> f64 {
     let all = || observation.processes.iter();
     let counted = all().map(|process| process.counted_s);
     let window = counted.fold(f64::MIN_POSITIVE, f64::max);
@@ -145,7 +146,7 @@ fn own_load(observation: &Observation, stages: &[&Observed]) -> f64 {
     let is_below = |process: &Observed| above(process).any(|pid| tops.contains_key(&pid));
     let highest = tops.values().filter(|process| !is_below(process));
     highest
-        .map(|process| load_below(&family, process, window))
+        .map(|process| load_below(&family, process, window, place))
         .sum()
 }
 
@@ -181,28 +182,43 @@ fn above(process: &Observed) -> impl Iterator<Item = i32> {
     all.filter(|pid| *pid != process.process.id.pid)
 }
 
-/// Processor time of a process and of all below it, in processors. Its children count by what was seen
-/// of each, or by what was seen of them with their parent, if that is more: some are too short-lived to
-/// be observed, and others run on while their parent does not wait for them.
-fn load_below(family: &Family<'_>, process: &Observed, window: f64) -> f64 {
+/// Processor time of a process and of all below it that may run on these processors, in processors. Its
+/// children count by what was seen of each, or by what was seen of them with their parent, if that is
+/// more: some are too short-lived to be observed, and others run on while their parent does not wait for
+/// them. Those that were not observed may use the processors of their parent.
+fn load_below(
+    family: &Family<'_>,
+    process: &Observed,
+    window: f64,
+    place: Option<&CpuList>,
+) -> f64 {
     // One that has ended used the processors for a part of the time only.
     let time = if process.has_ended {
         window
     } else {
         process.counted_s.max(f64::MIN_POSITIVE)
     };
-    let each = load_of_children(family, process, window);
-    process.ran_s / time + each.max(process.children_ran_s / time)
+    let each = load_of_children(family, process, window, place);
+    if may_run_on(process, place) {
+        process.ran_s / time + each.max(process.children_ran_s / time)
+    } else {
+        each
+    }
 }
 
 /// Processor time of those below a process that were observed, in processors.
-fn load_of_children(family: &Family<'_>, process: &Observed, window: f64) -> f64 {
+fn load_of_children(
+    family: &Family<'_>,
+    process: &Observed,
+    window: f64,
+    place: Option<&CpuList>,
+) -> f64 {
     let own = process.process.id;
     let children = family.get(&own.pid).into_iter().flatten();
     children
         // Numbers are used again.
         .filter(|child| child.process.id.start >= own.start && child.process.id != own)
-        .map(|child| load_below(family, child, window))
+        .map(|child| load_below(family, child, window, place))
         .sum()
 }
 
@@ -260,6 +276,15 @@ fn is_confined(allowed: Option<&CpuList>, place: Option<&CpuList>) -> bool {
     })
 }
 
+/// Whether a process may use one of these processors.
+fn may_run_on(process: &Observed, place: Option<&CpuList>) -> bool {
+    let both = process.allowed.as_ref().zip(place);
+    both.is_none_or(|(allowed, place)| {
+        let mut cpus = allowed.as_slice().iter();
+        cpus.any(|cpu| place.contains(*cpu))
+    })
+}
+
 /// Why a stage, or its children, waits for a processor for this share of the time. A quota may be
 /// used up often, and stop its processes for a small part of the time that they wait.
 pub(super) fn delay(
@@ -280,15 +305,16 @@ pub(super) fn delay(
     let allowed = stage.allowed.as_ref();
     let usages: Vec<_> = observation.load.among(allowed).collect();
     let stages = &with_neighbours(observation, stages, stage)[..];
-    let loads = stages.iter().map(|stage| (stage, load_of(stage)));
-    let largest = loads.max_by(|a, b| a.1.total_cmp(&b.1));
+    let there = stages.iter().filter(|other| may_run_on(other, allowed));
+    let loads = there.map(|stage| (stage, load_of(stage)));
+    let largest = loads.clone().max_by(|a, b| a.1.total_cmp(&b.1));
     let children = stage.children.as_ref();
     let share_them = children.is_some_and(|children| use_share(children, MIN_OWN_LOAD, &usages));
     let busy: f64 = usages.iter().map(|usage| usage.busy).sum();
     let steal: f64 = usages.iter().map(|usage| usage.steal).sum();
     // While stages ran that have ended, others had no more than what these left.
-    let left = usages.len() as f64 - stages.iter().map(|stage| load_of(stage)).sum::<f64>();
-    let others = (busy - steal - own_load(observation, stages))
+    let left = usages.len() as f64 - loads.map(|(_, load)| load).sum::<f64>();
+    let others = (busy - steal - own_load(observation, stages, allowed))
         .min(left)
         .max(0.0);
     let is_part = usages.len() < observation.load.0.len();

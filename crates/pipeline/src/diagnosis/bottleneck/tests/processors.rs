@@ -181,6 +181,15 @@ fn what_keeps_a_stage_from_running_is_named() {
         panic!("{:?}", cause(&unchanged, 1.0, 0.0));
     };
     assert!((processors - 0.64).abs() < 1e-9, "{processors}");
+    // What a stage does on another processor takes nothing from this one.
+    let elsewhere = |stages: &mut [Observed]| {
+        stages[0].allowed = CpuList::parse("0");
+        stages[0].ran_s = 0.9 * stages[0].counted_s;
+    };
+    let Delay::Others { processors, .. } = cause(&elsewhere, 1.0, 0.0) else {
+        panic!("{:?}", cause(&elsewhere, 1.0, 0.0));
+    };
+    assert!((processors - 0.72).abs() < 1e-9, "{processors}");
     let hypervisor = Delay::Hypervisor { steal: 0.7 };
     assert_eq!(cause(&unchanged, 1.0, 0.7), hypervisor);
     // What runs when the hypervisor stops the processor is not queued.
