@@ -83,6 +83,8 @@ pub(super) struct WatchedThread {
     pub(super) ran_at: Instant,
     /// When it was first seen awake with these counts, which have not changed since.
     pub(super) awake: Option<(SchedStat, Instant)>,
+    /// Its running time as counted for a processor last.
+    pub(super) counted: Option<Duration>,
     /// Its counts when the look began, and when that was.
     first: Option<(SchedStat, Instant)>,
     /// How much of a wait for a processor lay before that: the kernel counts a wait when it ends
@@ -99,6 +101,7 @@ impl WatchedThread {
             is_outdated: false,
             ran_at: Instant::now(),
             awake: None,
+            counted: None,
             first: None,
             carried: Duration::ZERO,
         }
@@ -114,6 +117,14 @@ impl WatchedThread {
         });
         self.first = first.map(|first| (first, since));
         carried
+    }
+
+    /// Its running time since this was called last, as far as it is awake.
+    pub(super) fn take_ran(&mut self) -> Duration {
+        let now = self.awake.map(|(schedule, _)| schedule.ran);
+        let before = std::mem::replace(&mut self.counted, now);
+        let times = now.zip(before);
+        times.map_or(Duration::ZERO, |(now, before)| now.saturating_sub(before))
     }
 
     /// Notes how much of a wait lay before the look: it can't be longer than the look so far.

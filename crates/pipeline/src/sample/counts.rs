@@ -1,6 +1,7 @@
 //! What a process did, by how its samples are counted.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use super::{OnLink, Shares};
 use crate::graph::LinkSide;
@@ -76,6 +77,8 @@ pub(crate) struct StateCounts {
     pub(crate) awake_threads: u32,
     /// On how many processors these were, added up.
     pub(crate) awake_processors: u32,
+    /// Running time of threads that were awake with others, by the processor on which they were seen.
+    pub(crate) ran_on: BTreeMap<usize, Duration>,
     pub(crate) disk: u32,
     pub(crate) blocked: u32,
     pub(crate) starved: u32,
@@ -157,6 +160,9 @@ impl StateCounts {
         self.awake += other.awake;
         self.awake_threads += other.awake_threads;
         self.awake_processors += other.awake_processors;
+        for (processor, ran) in &other.ran_on {
+            *self.ran_on.entry(*processor).or_default() += *ran;
+        }
         self.disk += other.disk;
         self.blocked += other.blocked;
         self.starved += other.starved;
@@ -176,8 +182,11 @@ impl StateCounts {
     /// times alone don't tell whether they ran at once.
     fn any_ran(&self, awake: Awake) -> f64 {
         let awake_at_once = f64::from(self.awake_threads) / f64::from(self.awake.max(1));
-        if awake.are_throttled && awake_at_once >= 1.0 {
-            return (awake.ran / awake_at_once).max(awake.least_ran).min(1.0);
+        if let Some(stopped) = awake.stopped
+            && awake_at_once >= 1.0
+        {
+            let least = (awake.ran / awake_at_once).max(awake.least_ran);
+            return least.max(self.any_ran_until(stopped, awake.ran)).min(1.0);
         }
         if awake_at_once < 1.0 {
             return awake.any_ran.min(1.0);
@@ -197,6 +206,19 @@ impl StateCounts {
             apart + (in_turn - apart) * on_one.clamp(0.0, 1.0)
         };
         awake.any_ran.max(estimate).min(1.0)
+    }
+
+    /// For how long at least one thread ran that all ran for `ran`, where a quota stops them. Until then
+    /// those that are ready run, unless another process keeps their processor.
+    fn any_ran_until(&self, stopped: f64, ran: f64) -> f64 {
+        let sum: f64 = self.ran_on.values().map(Duration::as_secs_f64).sum();
+        let each = self.ran_on.values();
+        let shares = each.map(|on| ran * on.as_secs_f64() / sum.max(f64::MIN_POSITIVE));
+        let most = shares.clone().fold(0.0, f64::max);
+        let until = 1.0 - stopped / self.ran_on.len().max(1) as f64;
+        let until = until.max(most).max(f64::MIN_POSITIVE);
+        let none_ran: f64 = shares.map(|share| 1.0 - share / until).product();
+        until * (1.0 - none_ran)
     }
 
     /// Divides the time of `samples` among the states. What a thread did while it was awake is
@@ -258,8 +280,8 @@ pub(crate) struct Awake {
     /// The time for which one ran, if their times have nothing to do with each other. Of a process with
     /// threads that wait for a processor while another one runs, the sums say less.
     pub(crate) any_ran: f64,
-    /// Whether a quota stops all threads at once: until then those that are ready run at once, too.
-    pub(crate) are_throttled: bool,
+    /// The time for which a quota stopped its processors, summed over these; `None` if it rarely did.
+    pub(crate) stopped: Option<f64>,
 }
 
 /// For how long one thread ran at least, if all together ran for `ran` on this number of processors,
@@ -444,11 +466,13 @@ mod tests {
     /// pigz -p2 at a quota of 0.6 processors: by traces of the scheduler one of both ran for 31.5 % of the time.
     #[test]
     fn threads_that_a_quota_stops_run_at_once_until_then() {
+        let ran = Duration::from_millis(600);
         let counts = StateCounts {
             samples: 40,
             awake: 40,
             awake_threads: 80,
             awake_processors: 80,
+            ran_on: [(0, ran), (1, ran)].into(),
             ..StateCounts::default()
         };
         let awake = Awake {
@@ -457,11 +481,42 @@ mod tests {
             longest: 1.0,
             least_ran: 0.3,
             any_ran: 0.51,
-            are_throttled: true,
+            stopped: Some(1.4),
         };
         let shares = counts.divide(counts.samples, awake).shares(&counts);
         assert!((shares.runs - 0.3).abs() < 0.05, "{shares:?}");
         assert!((shares.sum() - 1.0).abs() < 0.01, "{shares:?}");
+    }
+
+    /// Four threads at a quota of 0.8 processors, beside a loop that keeps the second one for most of the time.
+    #[test]
+    fn threads_that_a_quota_stops_run_by_turns_beside_other_load() {
+        let milliseconds = Duration::from_millis;
+        for (first, second, stopped, expected) in [
+            (1500, 100, 0.3, 0.75..0.81),
+            (1100, 500, 0.8, 0.55..0.65),
+            // Other processes use both.
+            (800, 800, 0.2, 0.6..0.68),
+        ] {
+            let counts = StateCounts {
+                samples: 40,
+                awake: 40,
+                awake_threads: 150,
+                awake_processors: 60,
+                ran_on: [(0, milliseconds(first)), (1, milliseconds(second))].into(),
+                ..StateCounts::default()
+            };
+            let awake = Awake {
+                ran: 0.8,
+                queued: 2.9,
+                longest: 1.0,
+                least_ran: 0.4,
+                any_ran: 0.59,
+                stopped: Some(stopped),
+            };
+            let shares = counts.divide(counts.samples, awake).shares(&counts);
+            assert!(expected.contains(&shares.runs), "{shares:?}");
+        }
     }
 
     #[test]

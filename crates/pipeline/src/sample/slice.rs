@@ -95,16 +95,15 @@ impl Slice {
             let share = time.as_secs_f64() / seconds;
             if seconds > 0.0 { share } else { 0.0 }
         };
+        let quota = self.limits.quota;
+        let quota = quota.filter(|quota| quota.throttled >= MIN_THROTTLED);
         let awake = Awake {
             ran: share(self.ran),
             queued: share(self.queued),
             longest: share(self.longest).min(1.0),
             least_ran: least_ran(share(self.ran), self.limits.processors),
             any_ran: share(self.any_ran),
-            are_throttled: self
-                .limits
-                .quota
-                .is_some_and(|quota| quota.throttled >= MIN_THROTTLED),
+            stopped: quota.map(|quota| share(Duration::from_secs_f64(quota.stopped_s))),
         };
         self.counts.divide(self.counts.samples, awake)
     }

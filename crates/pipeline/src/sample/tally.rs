@@ -309,16 +309,21 @@ impl Tally {
         });
         let mut awake: Vec<&mut WatchedThread> = awake.collect();
         let threads = awake.len();
-        let processors = if threads > 1 {
-            let processors = awake
-                .iter_mut()
-                .filter_map(|watch| watch.files.processor(at.files, Some(at.fd_budget)));
-            let processors: BTreeSet<usize> = processors.collect();
-            processors.len().max(1)
-        } else {
-            threads
-        };
+        let mut processors = BTreeSet::new();
+        let mut ran_on = Vec::new();
+        if threads > 1 {
+            for watch in &mut awake {
+                if let Some(processor) = watch.files.processor(at.files, Some(at.fd_budget)) {
+                    processors.insert(processor);
+                    ran_on.push((processor, watch.take_ran()));
+                }
+            }
+        }
+        let processors = processors.len().max(threads.min(1));
         self.watches = watches;
+        for (processor, ran) in ran_on {
+            *self.counts.ran_on.entry(processor).or_default() += ran;
+        }
         self.counts.awake_threads += threads as u32;
         self.counts.awake_processors += processors as u32;
     }

@@ -92,7 +92,7 @@ impl ChildSlice {
             // Of more than there are processors, each runs for less.
             least_ran: least_ran(ran, processors).min(ran / together),
             any_ran: 0.0,
-            are_throttled: false,
+            stopped: None,
         };
         // Several that mostly sleep, each by itself, are not what the one does that is awake.
         let each = sum_of_each(self.names.values());
@@ -112,7 +112,7 @@ impl ChildSlice {
                 longest: (ran + queued).min(1.0),
                 least_ran: 0.0,
                 any_ran: 0.0,
-                are_throttled: false,
+                stopped: None,
             };
             let samples = (f64::from(samples) * alive).round() as u32;
             (names, counts, samples, of_each)
