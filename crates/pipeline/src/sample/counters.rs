@@ -84,7 +84,7 @@ pub(super) struct WatchedThread {
     /// When it was first seen awake with these counts, which have not changed since.
     pub(super) awake: Option<(SchedStat, Instant)>,
     /// Its running time as counted for a processor last.
-    pub(super) counted: Option<Duration>,
+    counted: Option<Duration>,
     /// Its counts when the look began, and when that was.
     first: Option<(SchedStat, Instant)>,
     /// How much of a wait for a processor lay before that: the kernel counts a wait when it ends
