@@ -157,11 +157,12 @@ impl Doctor<'_> {
                 ));
             }
         }
-        if observation.hidden_asked > 0 && !observation.reads_any && !observation.is_cut_short {
-            return Err(anyhow!(
-                "no process but this one can be examined: the descriptors of {} can't be read: {SANDBOX}",
-                pluralize(observation.hidden_asked, "process")
-            ));
+        let hidden = self.describe_hidden(&observation);
+        if let Some(text) = &hidden
+            && !observation.reads_any
+            && !observation.is_cut_short
+        {
+            return Err(anyhow!("{text}"));
         }
         let findings = conclude(&observation);
         let style = Style::for_terminal(io::stdout().is_terminal(), self.args.verbose);
@@ -171,31 +172,30 @@ impl Doctor<'_> {
         } else {
             print(text)
         };
-        self.say_hidden(&observation);
+        if let Some(text) = hidden {
+            say(&format!("pipespeed: {text}"));
+        }
         first_error([shown, self.save(&observation, &findings)])?;
         self.outcome(&findings)
     }
 
-    /// Says how many of the processes asked for can't be examined, if that may be why there is no
-    /// pipeline.
-    fn say_hidden(&self, observation: &Observation) {
+    /// How many of the processes asked for can't be examined, if that may be why there is no pipeline.
+    fn describe_hidden(&self, observation: &Observation) -> Option<String> {
         let count = observation.hidden_asked;
-        let is_root = geteuid().is_root();
-        let text = match self.args.watched.all {
-            _ if count == 0 => return,
-            true if is_root => {
-                format!("--all: {count} of all processes can't be examined: {SANDBOX}")
-            }
-            true => format!(
+        let is_all = self.args.watched.all;
+        if count == 0 || !is_all && !observation.pipelines().is_empty() {
+            return None;
+        }
+        Some(match (is_all, geteuid().is_root()) {
+            (true, false) => format!(
                 "--all: without privileges {count} of all processes can't be examined; try as root"
             ),
-            false if observation.pipelines().is_empty() => format!(
-                "the descriptors of {} of this user can't be read, and pipelines of these are not seen",
+            (true, true) => format!("--all: {count} of all processes can't be examined: {SANDBOX}"),
+            (false, _) => format!(
+                "the descriptors of {} of this user can't be read: {SANDBOX}",
                 pluralize(count, "process")
             ),
-            false => return,
-        };
-        say(&format!("pipespeed: {text}"));
+        })
     }
 
     /// Fails if a signal arrived, if anything is stuck, or if the report could not be written.

@@ -75,7 +75,7 @@ fn descriptors_that_a_sandbox_keeps_from_being_read_are_not_called_none() {
         (
             "doctor --time 0.1".to_owned(),
             2,
-            "no process but this one can be examined",
+            "of this user can't be read: a sandbox (Landlock, say)",
         ),
     ] {
         let mut command = pipespeed(&args);
