@@ -19,7 +19,7 @@ use self::limiter::{limiter, pausing};
 pub use self::room::Room;
 use self::room::room;
 pub use self::unnamed::ActiveStage;
-use self::unnamed::{shares_its_wait, unnamed};
+use self::unnamed::{known_share, shares_its_wait, unnamed};
 use super::{Finding, Observed, Who};
 use crate::graph::{Adjacency, Edge, LinkSide, Process, reach};
 use crate::observe::Observation;
@@ -450,14 +450,6 @@ fn candidates<'a>(
     candidates
         .map(|stage| Candidate::new(observation, stage, flow))
         .collect()
-}
-
-/// The share of the time in which it is known what a stage did: not that of a wait in io_uring_enter(2), which may
-/// be for its pipes.
-fn known_share(stage: &Observed) -> f64 {
-    let uring = stage.process.others.has_uring;
-    let unknown = if uring { stage.shares.elsewhere } else { 0.0 };
-    stage.shares.sum() - unknown
 }
 
 /// Whether a stage has nothing of the pipeline but a standard error to which it writes nothing, while others

@@ -277,10 +277,7 @@ fn deadlock(
             let is_fifo = process.process.ends.iter().any(|end| end.pipe.is_fifo());
             is_fifo || handles_signals(process)
         }),
-        // A program may have set a timer, whose signal lets it send. Runtimes handle what nobody sends.
-        DeadlockKind::AllRead => observed
-            .iter()
-            .any(|process| process.language != Language::Go && handles(process, libc::SIGALRM)),
+        DeadlockKind::AllRead => observed.iter().any(|process| may_have_timer(process)),
         _ => false,
     };
     let hides_any = observation.hidden > 0 || !observation.silent.is_empty();
@@ -365,6 +362,11 @@ fn has_timeout(observation: &Observation, observed: &Observed) -> bool {
 
 fn handles(observed: &Observed, signal: i32) -> bool {
     observed.handled_signals >> (signal - 1) & 1 == 1
+}
+
+/// Whether a process may have set a timer, whose signal lets it send. Go handles all signals.
+fn may_have_timer(observed: &Observed) -> bool {
+    observed.language != Language::Go && handles(observed, libc::SIGALRM)
 }
 
 fn handles_signals(observed: &Observed) -> bool {

@@ -436,13 +436,9 @@ impl Observer<'_> {
             .filter(|tally| self.asked.contains(&tally.process.id));
         let mut with_sockets = asked.clone();
         let has_sockets = with_sockets.any(|tally| !tally.process.sockets.is_empty());
+        let samples = self.tallies.values().map(|tally| tally.counts.samples);
         let mut observation = Observation {
-            samples: self
-                .tallies
-                .values()
-                .map(|tally| tally.counts.samples)
-                .max()
-                .unwrap_or(0),
+            samples: samples.max().unwrap_or(0),
             pipes: pipes.map(|(id, path)| self.pipe(id, path)).collect(),
             processes,
             load,

@@ -2,7 +2,6 @@
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
-use std::ffi::CStr;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -278,7 +277,7 @@ impl<'a> ProcessFiles<'a> {
     pub(crate) fn target(self, fd: i32) -> Option<Target> {
         let _reading = self.reading().ok()?;
         let (directory, path) = self.place(&format!("fd/{fd}"));
-        target(directory, &path).ok()?
+        target(directory, &path)
     }
 
     /// What its descriptors refer to, as far as bytes go through them.
@@ -289,6 +288,10 @@ impl<'a> ProcessFiles<'a> {
     pub(crate) fn descriptor_table(self) -> io::Result<DescriptorTable> {
         let (directory, mut fds) = self.entries("fd")?;
         fds.truncate(MAX_DESCRIPTORS);
+        let link = |fd: &i32| readlinkat(&directory, fd.to_string(), Vec::new());
+        if fds.first().map(link) == Some(Err(Errno::ACCESS)) {
+            return Err(io::Error::new(io::ErrorKind::PermissionDenied, REFUSED));
+        }
         let mut named: BTreeSet<LinkId> = BTreeSet::new();
         let DescriptorTable {
             mut ends,
@@ -300,14 +303,7 @@ impl<'a> ProcessFiles<'a> {
             let _reading = self.reading()?;
             let path = PathBuf::from(fd.to_string());
             let access = || access(directory.as_fd(), &path);
-            let target = match target(directory.as_fd(), &path) {
-                Err(Errno::ACCESS) => {
-                    return Err(io::Error::new(io::ErrorKind::PermissionDenied, REFUSED));
-                }
-                // It has been closed.
-                target => target.ok().flatten(),
-            };
-            match target {
+            match target(directory.as_fd(), &path) {
                 Some(Target::Pipe(pipe, fifo)) => {
                     // A path may be long, and have many descriptors.
                     let fifo = fifo.filter(|_| named.insert(pipe));
@@ -367,13 +363,8 @@ pub(crate) struct DescriptorTable {
 }
 
 /// What the link of a descriptor refers to.
-fn target(directory: BorrowedFd<'_>, path: &Path) -> rustix::io::Result<Option<Target>> {
-    let name = readlinkat(directory, path, Vec::new())?;
-    Ok(linked_target(directory, path, &name))
-}
-
-/// What a link with this `name` refers to.
-fn linked_target(directory: BorrowedFd<'_>, path: &Path, name: &CStr) -> Option<Target> {
+fn target(directory: BorrowedFd<'_>, path: &Path) -> Option<Target> {
+    let name = readlinkat(directory, path, Vec::new()).ok()?;
     let link = name.to_string_lossy();
     let inner = |prefix: &str| link.strip_prefix(prefix)?.strip_suffix(']');
     if let Some(inode) = inner("pipe:[") {
@@ -405,7 +396,7 @@ fn linked_target(directory: BorrowedFd<'_>, path: &Path, name: &CStr) -> Option<
         .ok()
         .filter(|found| FileType::from_raw_mode(found.stx_mode.into()) == FileType::Fifo);
     // The descriptor may have become that of a pipe after its link was read.
-    let is_same = || readlinkat(directory, path, Vec::new()).is_ok_and(|now| *now == *name);
+    let is_same = || readlinkat(directory, path, Vec::new()).is_ok_and(|now| now == name);
     Some(match fifo.filter(|_| is_same()) {
         Some(found) => {
             let device = u64::from(found.stx_dev_major) << 32 | u64::from(found.stx_dev_minor);

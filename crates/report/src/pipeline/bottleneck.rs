@@ -64,12 +64,7 @@ pub(super) fn bottleneck(pipeline: &PipelineProfile) -> BottleneckSentence<'_> {
             };
         }
         ([], starved) => too_few_processors(starved),
-        ([only], []) if let Some(first) = unhurried(pipeline, only) => format!(
-            "{} runs most of the time, but does not hold up {}, which sleeps {} of it, mostly waiting for a timer.",
-            only.end.role,
-            first.end.role,
-            percent(asleep(first), 0)
-        ),
+        ([only], []) if let Some(sentence) = unhurried(pipeline, only) => sentence,
         ([only], []) => {
             let subject = match pipeline.stages.len() {
                 1 => only.end.role.clone(),
@@ -117,25 +112,29 @@ pub(super) fn bottleneck(pipeline: &PipelineProfile) -> BottleneckSentence<'_> {
     BottleneckSentence { sentence, stage }
 }
 
-/// The stage before or after a busy one, if that mostly waits for a timer all the time: a thread of the busy one
-/// runs for something else.
-fn unhurried<'a>(pipeline: &'a PipelineProfile, busy: &StageProfile) -> Option<&'a StageProfile> {
+/// What is said of a busy stage if the one before or after it waits for a timer all the time: a thread of the busy
+/// one runs for something else.
+fn unhurried(pipeline: &PipelineProfile, busy: &StageProfile) -> Option<String> {
     let stages = &pipeline.stages;
     let at = stages.iter().position(|stage| std::ptr::eq(stage, busy))?;
-    let is_next = |(nth, stage): &(usize, &StageProfile)| {
+    let is_next = |nth: usize, stage: &StageProfile| {
         busy.reads_from == Some(nth + 1) || stage.reads_from == Some(at + 1)
     };
-    let mut next = stages
-        .iter()
-        .enumerate()
-        .filter(is_next)
-        .map(|(_, stage)| stage);
-    next.find(|stage| {
-        let is_timer = stage.waits.first().is_some_and(|wait| {
+    let is_unhurried = |stage: &StageProfile| {
+        let first = stage.waits.first();
+        let is_timer = first.is_some_and(|wait| {
             wait.name == SleepReason::Kind(Asleep::Timer) && wait.share >= MIN_UNHURRIED
         });
         is_timer && asleep(stage) >= MIN_UNHURRIED
-    })
+    };
+    let mut all = stages.iter().enumerate();
+    let (_, next) = all.find(|(nth, stage)| is_next(*nth, stage) && is_unhurried(stage))?;
+    Some(format!(
+        "{} runs most of the time, but does not hold up {}, which sleeps {} of it, mostly waiting for a timer.",
+        busy.end.role,
+        next.end.role,
+        percent(asleep(next), 0)
+    ))
 }
 
 /// Whether a stage waits for a processor for long, and more than it runs.

@@ -126,6 +126,14 @@ fn is_source_unknown(stages: &[&Observed], candidates: &[Candidate<'_>]) -> bool
     known_share(first) < MIN_KNOWN && !rest.is_empty() && are_starved
 }
 
+/// The share of the time in which it is known what a stage did: not that of a wait in io_uring_enter(2), which may
+/// be for its pipes.
+pub(super) fn known_share(stage: &Observed) -> f64 {
+    let uring = stage.process.others.has_uring;
+    let unknown = if uring { stage.shares.elsewhere } else { 0.0 };
+    stage.shares.sum() - unknown
+}
+
 /// Whether a stage mainly waits for a processor, and another one for at least half as long: it gets
 /// one when the other one does not.
 pub(super) fn shares_its_wait(stage: &Observed, stages: &[&Observed]) -> bool {
