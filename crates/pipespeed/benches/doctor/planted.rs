@@ -322,7 +322,11 @@ impl Planted {
             }
         };
         let verdict = &record["verdict"];
-        expect(verdict == self.verdict, format!("verdict {verdict}"));
+        // Whoever can't be examined may have opened a FIFO.
+        let hides_any = record["hidden"] != 0 && screen.contains("FIFO");
+        let is_right = verdict == self.verdict
+            || hides_any && self.verdict == STUCK.0 && verdict == "probably_stuck";
+        expect(is_right, format!("verdict {verdict}"));
         let finding = &record["findings"][0];
         let kind = &finding["finding"];
         expect(kind == self.finding, format!("finding {kind}"));
