@@ -3,9 +3,7 @@
 use serde::Serialize;
 
 use super::delay::{Delay, delay};
-use super::{
-    Candidate, MIN_KNOWN, MIN_LACKING, MIN_QUEUED, MIN_TURNS, is_busy, known_share, shares_of,
-};
+use super::{Candidate, MIN_KNOWN, MIN_LACKING, MIN_QUEUED, MIN_TURNS, is_busy, shares_of};
 use crate::diagnosis::{Finding, Who};
 use crate::graph::LinkSide;
 use crate::observe::Observation;
