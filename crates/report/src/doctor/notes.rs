@@ -78,14 +78,18 @@ pub(crate) fn hidden(count: usize, hides_processes: bool) -> Option<String> {
         (0, true) => {
             "processes of other users are not shown here (/proc is mounted with hidepid)".to_owned()
         }
-        (_, false) => format!("{number} can't be examined without privileges"),
+        (_, false) => format!("{number} can't be examined without more privileges"),
         (_, true) => format!(
-            "{number} can't be examined without privileges, and more are not shown (/proc is mounted \
+            "{number} can't be examined without more privileges, and more are not shown (/proc is mounted \
              with hidepid)"
         ),
     };
+    let they = match (count, hides_processes) {
+        (1, false) => "it",
+        _ => "they",
+    };
     Some(format!(
-        "note: {what}; they may hold ends of these pipes, too"
+        "note: {what}; {they} may hold ends of these pipes, too"
     ))
 }
 

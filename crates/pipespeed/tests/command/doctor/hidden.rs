@@ -32,7 +32,7 @@ fn an_ordinary_user_sees_own_pipelines_and_counts_the_others() {
         return skip("process 1 belongs to this user");
     }
     outcome.refused(2, &["process 1: Permission denied", "try as root"]);
-    let words = "can't be examined without privileges; they may hold ends";
+    let words = "can't be examined without more privileges; they may hold ends";
     assert_contains(&own.unwrapped_err(), &[words]);
     let outcome = run_alone(program.command("doctor --all --time 0.1"));
     assert_contains(&outcome.err, &["--all: without privileges", "try as root"]);
@@ -106,7 +106,7 @@ fn a_proc_that_hides_processes_is_noted() {
     };
     let program = program.command("");
     for (hidepid, words) in [
-        ("1", "can't be examined without privileges"),
+        ("1", "can't be examined without more privileges"),
         ("2", "(/proc is mounted with hidepid)"),
     ] {
         let args = ["doctor", "--time", "1", "-v", "--", "sleep 3 | cat"];

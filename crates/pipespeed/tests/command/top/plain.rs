@@ -207,7 +207,10 @@ fn an_ordinary_user_sees_own_pipelines_only() {
         return skip("process 1 belongs to this user");
     }
     // What can't be seen is said.
-    assert_contains(&text, &[" hidden", "can't be examined without privileges"]);
+    assert_contains(
+        &text,
+        &[" hidden", "can't be examined without more privileges"],
+    );
     outcome.refused(1, &["process 1: Permission denied", "try as root"]);
 }
 
