@@ -13,11 +13,11 @@ pub fn soft_limit(resource: Resource) -> Option<u64> {
     (soft != RLIM_INFINITY).then_some(soft)
 }
 
-/// Fails with EMFILE unless so many more descriptors can be opened now: files of /proc that can't be opened
-/// look like processes that have ended.
+/// Checks that this process can open `count` more files. With fewer, files of /proc can't be opened, and their
+/// processes seem to have ended.
 ///
 /// # Errors
-/// Those of open(2) and dup(2).
+/// Those of open(2) and dup(2): EMFILE if the limit is too low.
 pub fn check_descriptors(count: usize) -> io::Result<()> {
     // It is always there.
     let root = File::open("/")?;

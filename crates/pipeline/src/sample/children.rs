@@ -320,7 +320,7 @@ mod tests {
     use crate::fixtures::process;
     use crate::wait::Outside;
 
-    /// 50 samples of the children of a shell, once it has this many, and waits for so many of them or theirs.
+    /// Takes 50 samples of a shell once it has `all` children, and waits for `awaited` of its descendants.
     fn children_of(script: &str, all: usize, awaited: usize) -> ChildTally {
         // Whoever runs the tests may ignore them.
         let mut shell = Command::new("env");

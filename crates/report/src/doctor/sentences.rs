@@ -121,8 +121,11 @@ const MIN_PAUSE: f64 = 0.2;
 fn unclear_text(observation: &Observation, stages: &[ActiveStage]) -> String {
     let pauses = |stage: &ActiveStage| {
         let observed = observation.find(stage.who.pid)?;
-        let share = observed.shares.elsewhere;
-        let outside = observed.mainly().filter(|_| share >= MIN_PAUSE)?;
+        let outside = observed.mainly()?;
+        let share = *observed.outside.get(&outside)?;
+        if share < MIN_PAUSE {
+            return None;
+        }
         let share = percent(share);
         Some(format!(
             "{} waits for {} {share} of the time",

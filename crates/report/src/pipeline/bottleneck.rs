@@ -112,8 +112,8 @@ pub(super) fn bottleneck(pipeline: &PipelineProfile) -> BottleneckSentence<'_> {
     BottleneckSentence { sentence, stage }
 }
 
-/// What is said of a busy stage if the one before or after it waits for a timer all the time: a thread of the busy
-/// one runs for something else.
+/// What is said of a busy stage if the one before or after it waits for a timer all the time, or in a poll, as
+/// pv(1) does to keep its rate: a thread of the busy one may run for something else.
 fn unhurried(pipeline: &PipelineProfile, busy: &StageProfile) -> Option<String> {
     let stages = &pipeline.stages;
     let at = stages.iter().position(|stage| std::ptr::eq(stage, busy))?;
@@ -122,18 +122,24 @@ fn unhurried(pipeline: &PipelineProfile, busy: &StageProfile) -> Option<String> 
     };
     let is_unhurried = |stage: &StageProfile| {
         let first = stage.waits.first();
-        let is_timer = first.is_some_and(|wait| {
-            wait.name == SleepReason::Kind(Asleep::Timer) && wait.share >= MIN_UNHURRIED
+        let is_open = first.is_some_and(|wait| {
+            let may_be_timer = matches!(wait.name, SleepReason::Kind(Asleep::Timer | Asleep::Poll));
+            may_be_timer && wait.share >= MIN_UNHURRIED
         });
-        is_timer && asleep(stage) >= MIN_UNHURRIED
+        is_open && asleep(stage) >= MIN_UNHURRIED
     };
     let mut all = stages.iter().enumerate();
     let (_, next) = all.find(|(nth, stage)| is_next(*nth, stage) && is_unhurried(stage))?;
+    let (busy, name) = (&busy.end.role, &next.end.role);
+    let wait = &next.waits.first()?.name;
+    let what = if *wait == SleepReason::Kind(Asleep::Timer) {
+        format!("so {busy} does not hold it up")
+    } else {
+        format!("for {busy}, or for a timer: doctor tells which")
+    };
+    let asleep = percent(asleep(next), 0);
     Some(format!(
-        "{} runs most of the time, but does not hold up {}, which sleeps {} of it, mostly waiting for a timer.",
-        busy.end.role,
-        next.end.role,
-        percent(asleep(next), 0)
+        "{busy} runs most of the time, and {name} sleeps {asleep} of it, mostly waiting for {wait}, {what}."
     ))
 }
 
@@ -334,14 +340,28 @@ mod tests {
 
     #[test]
     fn a_busy_stage_that_does_not_hold_up_its_writer_is_not_the_bottleneck() {
-        let sentence = all_asleep([Timer, Input, Input], |pipeline| {
+        for (wait, expected) in [
+            (
+                Timer,
+                "waiting for a timer (sleep), so 2: filter does not hold it up.",
+            ),
+            (
+                Asleep::Poll,
+                "waiting for poll or select, for 2: filter, or for a timer: doctor tells which.",
+            ),
+        ] {
+            let sentence = all_asleep([wait, Input, Input], |pipeline| {
+                pipeline.stages[1].end.costs.clear();
+                pipeline.stages[0].end.costs[0].share = 0.99;
+            });
+            assert!(sentence.ends_with(expected), "{sentence}");
+        }
+        // It waits for room.
+        let sentence = all_asleep([Room, Input, Input], |pipeline| {
             pipeline.stages[1].end.costs.clear();
-            pipeline.stages[0].end.costs[0].share = 0.99;
         });
         assert!(
-            sentence.ends_with(
-                "does not hold up 1: produce, which sleeps 99 % of it, mostly waiting for a timer."
-            ),
+            sentence.starts_with("The pipeline is as fast as 2: filter"),
             "{sentence}"
         );
     }

@@ -472,19 +472,18 @@ pub mod tests {
         for was_sampled in [false, true] {
             let mut parent = reaping(member(1, "sh", [0, 9], Vec::new()), [300, 20]);
             // Of two phases, of which the later one counted the child's.
-            (parent.sampled.bytes, parent.unsampled.bytes) = match was_sampled {
-                true => ([290, 20], [10, 0]),
-                false => ([10, 0], [290, 20]),
+            let (later, earlier) = ([290, 20], [10, 0]);
+            (parent.sampled.bytes, parent.unsampled.bytes) = if was_sampled {
+                (later, earlier)
+            } else {
+                (earlier, later)
             };
             parent.before = parent.usage();
             let moved = parent.moved.get_or_insert_default();
             moved.ended_children = [280, 20];
             parent.take_back(was_sampled);
-            let (later, earlier) = match was_sampled {
-                true => (parent.sampled, parent.unsampled),
-                false => (parent.unsampled, parent.sampled),
-            };
-            assert_eq!((later.bytes, earlier.bytes), ([10, 0], [10, 0]));
+            let phases = [parent.sampled.bytes, parent.unsampled.bytes];
+            assert_eq!(phases, [[10, 0], [10, 0]]);
             // What follows is counted from there.
             assert_eq!(parent.usage().since(&parent.before).bytes, [0, 0]);
         }
