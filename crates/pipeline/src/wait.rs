@@ -208,7 +208,7 @@ pub enum ThreadState {
     Working,
     /// It waits for a file's data.
     Disk,
-    /// It is stopped by a signal or a debugger.
+    /// It is stopped by a signal.
     Stopped,
     /// It sleeps.
     Waiting(BlockedOn),
@@ -266,6 +266,8 @@ pub(crate) fn examine_files(
         match thread.state(files, fd_budget)? {
             'R' => return known(ThreadState::Working),
             'T' => return known(ThreadState::Stopped),
+            // The state of a process that its debugger has stopped (proc_pid_stat(5)).
+            't' => return known(ThreadState::Waiting(BlockedOn::Outside(Outside::Tracer))),
             'Z' | 'X' | 'x' => return None,
             'D' if kind.is_none() => return known(ThreadState::Disk),
             _ => {}

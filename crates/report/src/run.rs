@@ -1,4 +1,4 @@
-//! A run of a suite, as text, as a chart and on a page. No other module of this crate depends on a run's suite.
+//! A run of a suite, as text, as a chart and on a page. What a suite shows is chosen here alone.
 
 use pipespeed_measure::record::Run;
 use pipespeed_measure::spec::Suite;

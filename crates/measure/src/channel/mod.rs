@@ -1,4 +1,4 @@
-//! The channels between two processes, one file per channel.
+//! The channels between two processes, a file a kind.
 //!
 //! `open` creates a channel of any kind, `transmitter` and `receiver` its ends, in
 //! their processes. These make one system call at a time and fail with

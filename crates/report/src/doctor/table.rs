@@ -50,7 +50,7 @@ const STATES: [StateColumn; 6] = [
     },
 ];
 
-/// The number of columns at the end that are divided by samples: how a process waits.
+/// The number of columns at the end of [`STATES`] that are divided by samples: how a process waits.
 const WAITS: usize = 3;
 /// A process of whose time less is known waits in a way that no sample has seen.
 const MAX_UNKNOWN: f64 = 0.9;

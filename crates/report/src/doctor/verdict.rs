@@ -110,7 +110,11 @@ fn awaited(finding: &Finding) -> String {
             .awaited()
             .map_or("something else", Outside::name)
             .to_owned(),
-        _ => String::new(),
+        Finding::Deadlock(_)
+        | Finding::PingPong { .. }
+        | Finding::Unclear { .. }
+        | Finding::SmallCalls(_)
+        | Finding::SmallPipe { .. } => String::new(),
     }
 }
 

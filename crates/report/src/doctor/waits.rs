@@ -101,7 +101,15 @@ fn lines_of(observation: &Observation, finding: &Finding) -> Vec<WaitLine> {
                 on(&b.who, b.pipe, LinkSide::Input, &a.who),
             ]
         }
-        _ => Vec::new(),
+        Finding::Held { .. }
+        | Finding::Bottleneck(_)
+        | Finding::PingPong { .. }
+        | Finding::Unclear { .. }
+        | Finding::SmallCalls(_)
+        | Finding::FifoPeer { .. }
+        | Finding::UnseenPeer { .. }
+        | Finding::LeakedWriteEnd(_)
+        | Finding::SmallPipe { .. } => Vec::new(),
     }
 }
 

@@ -48,7 +48,7 @@ pub(super) fn origin(records: &Records) -> Markup {
     }
 }
 
-/// The answer in a sentence: how fast a pipe is whose data is used.
+/// The answer in a sentence: how fast a pipe is whose data is used, or else that of the ladder.
 pub(super) fn answer(records: &Records) -> Markup {
     let touched = records.run(Suite::Touched);
     let plain = touched.and_then(|run| Some((run.case("write_read")?, rate(run, "write_read")?)));
