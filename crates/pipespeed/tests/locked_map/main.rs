@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use pipespeed_testing::procs::eventually;
-use pipespeed_testing::{Outcome, command, json, run, run_alone, skip, start};
+use pipespeed_testing::{Running, command, json, run, skip, start};
 use rustix::process::{Signal, geteuid};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -56,19 +56,15 @@ impl Locked {
         Some(locked)
     }
 
-    /// Runs the command with these arguments.
-    fn run(&self, args: &str) -> Outcome {
-        run_alone(self.pipespeed(args))
+    /// Starts the command with these arguments.
+    fn start(&self, args: &str) -> Running {
+        start(self.pipespeed(args))
     }
 
     fn pipespeed(&self, args: &str) -> Command {
         let mut command = command(env!("CARGO_BIN_EXE_pipespeed"), args);
         command.current_dir(self.directory.path());
         command
-    }
-
-    fn record(&self, args: &str) -> Value {
-        json(&self.run(args).out)
     }
 }
 
@@ -106,7 +102,24 @@ fn locked_memory_maps_hang_nothing() {
             .unwrap()
     };
 
-    let record = locked.record(&format!("doctor --time 0.5 --json - {last}"));
+    // All at once: each of them waits most of the time.
+    let with_paths = locked.start(&format!("doctor --time 0.5 --json - {last}"));
+    let args = format!("doctor --time 0.5 --no-open --arguments --json - {last}");
+    let with_arguments = locked.start(&args);
+    let with_pid = format!("top --once --arguments {first}");
+    let surveys =
+        ["doctor --all --time 0.5", "top --once", &with_pid].map(|args| locked.start(args));
+    // What it has started may wait for the file system beyond SIGKILL.
+    let mut profile = locked.pipespeed("profile --quick --no-save --");
+    let file = locked.directory.path().join("mounted/c");
+    profile.arg(format!(
+        "python3 {} select {} | sleep 1000",
+        program().display(),
+        file.display()
+    ));
+    let profile = start(profile);
+
+    let record = json(&with_paths.finish().out);
     for pid in [first, second] {
         let process = shown(&record, pid);
         // The thread that holds the lock waits for the file system.
@@ -116,31 +129,18 @@ fn locked_memory_maps_hang_nothing() {
         );
         assert!(process.get("arguments").is_none());
     }
-
-    let args = format!("doctor --time 0.5 --no-open --arguments --json - {last}");
-    let record = locked.record(&args);
+    let record = json(&with_arguments.finish().out);
     assert_eq!(shown(&record, last)["arguments"], "sleep 1000");
     assert!(shown(&record, first).get("arguments").is_none());
-
-    let with_pid = format!("top --once --arguments {first}");
-    for args in ["doctor --all --time 0.5", "top --once", &with_pid] {
-        let outcome = locked.run(args);
+    for survey in surveys {
+        let outcome = survey.finish();
         assert!(matches!(outcome.code, Some(0 | 1)), "{outcome:#?}");
     }
-
-    // What it has started may wait for the file system beyond SIGKILL.
-    let mut profile = locked.pipespeed("profile --quick --no-save --");
-    let file = locked.directory.path().join("mounted/c");
-    profile.arg(format!(
-        "python3 {} select {} | sleep 1000",
-        program().display(),
-        file.display()
-    ));
-    let outcome = run_alone(profile);
+    let outcome = profile.finish();
     assert!(outcome.code.is_some(), "{outcome:#?}");
 
     for args in ["doctor --all --time 1000", "top --all --json /dev/null"] {
-        let running = start(locked.pipespeed(args));
+        let running = locked.start(args);
         let status = format!("/proc/{}/status", running.pid().as_raw_pid());
         let handles_sigterm = || {
             let text = std::fs::read_to_string(&status).ok()?;
