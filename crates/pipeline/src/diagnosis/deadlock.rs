@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::{Certainty, Observed, Who};
 use crate::graph::{LinkSide, Unseen};
 use crate::observe::Observation;
-use crate::proc::{Language, LinkId};
+use crate::proc::LinkId;
 use crate::wait::{BlockedOn, LinkWait, Outside, ThreadState};
 
 /// Processes that wait for each other.
@@ -198,6 +198,13 @@ pub(super) fn deadlocks(observation: &Observation) -> Vec<Deadlock> {
     deadlocks
 }
 
+/// Whether the members wait for each other's message, and one may have set a timer to send its own.
+pub(super) fn may_go_on(observation: &Observation, deadlock: &Deadlock) -> bool {
+    let mut members = deadlock.members.iter();
+    deadlock.kind == DeadlockKind::AllRead
+        && members.any(|member| observation.find(member.who.pid).is_some_and(may_have_timer))
+}
+
 /// The side of the pipe for which a process waits, unless it may be another one.
 fn known(reason: &WaitReason) -> Option<(LinkId, LinkSide)> {
     match reason {
@@ -277,7 +284,6 @@ fn deadlock(
             let is_fifo = process.process.ends.iter().any(|end| end.pipe.is_fifo());
             is_fifo || handles_signals(process)
         }),
-        DeadlockKind::AllRead => observed.iter().any(|process| may_have_timer(process)),
         _ => false,
     };
     let hides_any = observation.hidden > 0 || !observation.silent.is_empty();
@@ -364,9 +370,10 @@ fn handles(observed: &Observed, signal: i32) -> bool {
     observed.handled_signals >> (signal - 1) & 1 == 1
 }
 
-/// Whether a process may have set a timer, whose signal lets it send. Go handles all signals.
+/// Whether a process may have set a timer, whose signal lets it send. Who handles SIGVTALRM too handles all
+/// signals that end a process, as sort(1) and programs in Go do.
 fn may_have_timer(observed: &Observed) -> bool {
-    observed.language != Language::Go && handles(observed, libc::SIGALRM)
+    handles(observed, libc::SIGALRM) && !handles(observed, libc::SIGVTALRM)
 }
 
 fn handles_signals(observed: &Observed) -> bool {

@@ -288,7 +288,9 @@ pub fn observe(
 
 /// The conclusions, the worst first.
 pub fn diagnose(observation: &Observation) -> Vec<Finding> {
-    let deadlocks = deadlock::deadlocks(observation);
+    let (possible, deadlocks): (Vec<Deadlock>, Vec<Deadlock>) = deadlock::deadlocks(observation)
+        .into_iter()
+        .partition(|deadlock| deadlock::may_go_on(observation, deadlock));
     let held = habits::held(observation);
     let mut findings: Vec<Finding> = deadlocks.into_iter().map(Finding::Deadlock).collect();
     findings.extend(held);
@@ -314,7 +316,10 @@ pub fn diagnose(observation: &Observation) -> Vec<Finding> {
     });
     // What a reader waits for may come once it has read what it leaves.
     leaked.retain(|leaked| !unread.iter().any(|unread| unread.is_reader(&leaked.reader)));
-    let mutual = mutual::find(observation, &tied);
+    let possible = possible
+        .iter()
+        .map(|deadlock| MutualWait::from_deadlock(observation, deadlock));
+    let mutual = mutual::find(observation, &tied, possible.collect());
     leaked.retain(|leaked| !mutual.iter().any(|mutual| mutual.is_side(&leaked.reader)));
     // Who takes turns goes on.
     bottlenecks.retain(|finding| match finding {
@@ -545,11 +550,12 @@ mod tests {
             readers: Vec::new(),
         };
         let mutual = MutualWait {
-            sides: [5, 6].map(|fd| WaitingSide {
+            sides: vec![WaitingSide {
                 who: who(),
                 pipe,
-                fd: Some(fd),
-            }),
+                fd: Some(5),
+                writers: vec![who()],
+            }],
         };
         let turns = Finding::PingPong {
             stages: Vec::new(),

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use serde::Serialize;
 
+use super::deadlock::{Deadlock, WaitReason};
 use super::unread::descriptor;
 use super::{Observed, Who};
 use crate::graph::LinkSide;
@@ -14,21 +15,43 @@ use crate::wait::{BlockedOn, LinkWait, Outside, ThreadState};
 /// A process that waited for input for this share of the time waited all the time.
 const MIN_STARVED: f64 = 0.95;
 
-/// Two processes that waited for each other's message during the whole observation.
+/// Processes that waited for each other's message during the whole observation.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct MutualWait {
-    /// The two. The second was started later.
-    pub sides: [WaitingSide; 2],
+    /// At least two, in the order in which they were started.
+    pub sides: Vec<WaitingSide>,
 }
 
 impl MutualWait {
-    /// Whether a process is one of the two.
+    /// Whether a process is one of them.
     pub fn is_side(&self, who: &Who) -> bool {
         self.sides.iter().any(|side| side.who == *who)
     }
+
+    /// The members of a deadlock that wait for input, where one of them may send by itself.
+    pub(super) fn from_deadlock(observation: &Observation, deadlock: &Deadlock) -> Self {
+        let mut sides: Vec<WaitingSide> = Vec::new();
+        for member in &deadlock.members {
+            sides.extend(member.reasons.iter().filter_map(|reason| match reason {
+                WaitReason::Pipe { on, others } => Some(WaitingSide {
+                    who: member.who.clone(),
+                    pipe: on.pipe,
+                    fd: on.fd,
+                    writers: others.clone(),
+                }),
+                _ => None,
+            }));
+        }
+        let start = |side: &WaitingSide| {
+            let process = observation.find(side.who.pid);
+            process.map(|process| process.process.id.start)
+        };
+        sides.sort_by_key(start);
+        Self { sides }
+    }
 }
 
-/// One of two processes that wait for each other's message.
+/// A process that waits for another one's message.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct WaitingSide {
     /// The process.
@@ -37,11 +60,17 @@ pub struct WaitingSide {
     pub pipe: LinkId,
     /// Its descriptor for that.
     pub fd: Option<i32>,
+    /// Who else can write there.
+    pub writers: Vec<Who>,
 }
 
-/// Finds pairs of processes each of which waits for nothing but the other one's message. Those in
-/// `tied` are left out.
-pub(super) fn find(observation: &Observation, tied: &BTreeSet<i32>) -> Vec<MutualWait> {
+/// Adds the pairs of processes each of which waits for nothing but the other one's message to what is
+/// known. Those in `tied` are left out.
+pub(super) fn find(
+    observation: &Observation,
+    tied: &BTreeSet<i32>,
+    known: Vec<MutualWait>,
+) -> Vec<MutualWait> {
     let waiting: Vec<(&Observed, LinkId, &Observed)> = observation
         .living()
         .filter(|process| !tied.contains(&process.process.id.pid))
@@ -58,7 +87,7 @@ pub(super) fn find(observation: &Observation, tied: &BTreeSet<i32>) -> Vec<Mutua
             writers.all(is_same).then(|| (process, links[0], writer))
         })
         .collect();
-    let mut found = Vec::new();
+    let mut found = known;
     for (first, link, writer) in &waiting {
         let pid = |process: &Observed| process.process.id.pid;
         let mut others = waiting
@@ -74,17 +103,16 @@ pub(super) fn find(observation: &Observation, tied: &BTreeSet<i32>) -> Vec<Mutua
         if !is_asked || !is_pair || may_talk || pid(first) == pid(second) {
             continue;
         }
-        let side = |process: &Observed, link: LinkId| WaitingSide {
+        let side = |process: &Observed, link: LinkId, writer: &Observed| WaitingSide {
             who: process.who(),
             pipe: link,
             fd: descriptor(process, link, LinkSide::Input),
+            writers: vec![writer.who()],
         };
-        let sides = [side(first, *link), side(second, *other)];
-        let is_known = found.iter().any(|known: &MutualWait| {
-            let [a, b] = &known.sides;
-            [a.who.pid, b.who.pid] == [sides[1].who.pid, sides[0].who.pid]
-        });
-        if !is_known {
+        let sides = vec![side(first, *link, writer), side(second, *other, back)];
+        let both = [first.who(), second.who()];
+        let is_known = |known: &MutualWait| both.iter().all(|who| known.is_side(who));
+        if !found.iter().any(is_known) {
             found.push(MutualWait { sides });
         }
     }
@@ -165,6 +193,7 @@ fn only_writer<'a>(
 
 #[cfg(test)]
 mod tests {
+    use super::super::{Finding, diagnose};
     use super::*;
     use crate::fixtures::{frozen, observation, on_input, on_outside, process, reads, writes};
 
@@ -178,7 +207,7 @@ mod tests {
         let client = process(2, "cat", vec![reads(0, 7), writes(1, 8)]);
         let mut observation = observation(vec![server, frozen(client, on_input(7))]);
         change(&mut observation);
-        let found = find(&observation, &BTreeSet::new()).into_iter();
+        let found = find(&observation, &BTreeSet::new(), Vec::new()).into_iter();
         found
             .map(|mutual| (mutual.sides[0].who.pid, mutual.sides[1].who.pid))
             .collect()
@@ -199,6 +228,36 @@ mod tests {
             io.unwrap().reads = 1;
         };
         assert_eq!(found(Vec::new(), talks), []);
+    }
+
+    /// A timer of one of them may let it send; the shell that waits for a child sends nothing.
+    #[test]
+    fn all_that_wait_for_each_other_are_named_if_one_has_a_timer() {
+        let python = frozen(
+            process(1, "python3", vec![writes(4, 7), reads(5, 9)]),
+            on_input(9),
+        );
+        let tac = frozen(
+            process(2, "tac", vec![reads(0, 7), writes(1, 8)]),
+            on_input(7),
+        );
+        let uniq = frozen(
+            process(3, "uniq", vec![reads(0, 8), writes(1, 9)]),
+            on_input(8),
+        );
+        let mut observation = observation(vec![python, tac, uniq]);
+        let pids = |observation: &Observation| {
+            let mut found: Vec<Vec<i32>> = Vec::new();
+            for finding in diagnose(observation) {
+                if let Finding::MutualWait(mutual) = finding {
+                    found.push(mutual.sides.iter().map(|side| side.who.pid).collect());
+                }
+            }
+            found
+        };
+        assert!(pids(&observation).is_empty());
+        observation.processes[0].handled_signals = 1 << (libc::SIGALRM - 1);
+        assert_eq!(pids(&observation), [[1, 2, 3]]);
     }
 
     /// Where both ran, each may have received something from a socket: that is not counted.
@@ -225,7 +284,7 @@ mod tests {
                 side
             };
             let both = vec![side(1, 7, 8, runs[0]), side(2, 8, 7, runs[1])];
-            find(&observation(both), &BTreeSet::new()).len()
+            find(&observation(both), &BTreeSet::new(), Vec::new()).len()
         };
         let socket = |inode| LinkId::Socket { inode };
         assert_eq!(found(LinkId::pipe, [true, true]), 1);

@@ -5,6 +5,7 @@ use pipespeed_pipeline::graph::LinkSide;
 use pipespeed_pipeline::observe::Observation;
 use pipespeed_pipeline::proc::{Language, LinkId};
 use pipespeed_pipeline::sample::Observed;
+use pipespeed_pipeline::wait::{BlockedOn, Outside, ThreadState};
 
 use super::names::{full, stream, working_child, written_as};
 use crate::format::list;
@@ -114,8 +115,14 @@ pub(super) fn unread(observation: &Observation, unread: &Unread) -> String {
     let is_other = fd.is_some_and(|fd| fd > 2) && reader.unread_by_writer.is_none();
     // Only who starts the writer can leave out a stream, and only a standard one.
     if is_other || !gave_link(observation, reader, unread) {
+        let unless = match reader.unread_by_writer {
+            Some(_) if has_sleeping_thread(observation, &unread.writer) => {
+                format!(", unless {} reads on later", unread.writer.name)
+            }
+            _ => String::new(),
+        };
         return format!(
-            "Remedy: {} must read what {} writes while it waits. {by_hand}",
+            "Remedy{unless}: {} must read what {} writes while it waits. {by_hand}",
             reader.who.name, unread.writer.name
         );
     }
@@ -135,8 +142,9 @@ pub(super) fn unread(observation: &Observation, unread: &Unread) -> String {
         }
         _ => read_both(language).to_owned(),
     };
-    // The thread that waits for a child's end is always there.
-    let unless = if language == Language::Java && reader.child.is_some() {
+    // In Java the thread that waits for a child's end is always there.
+    let is_of_runtime = language == Language::Java && reader.child.is_some();
+    let unless = if is_of_runtime || has_sleeping_thread(observation, &reader.who) {
         ", unless it reads on later"
     } else {
         ""
@@ -149,6 +157,18 @@ pub(super) fn unread(observation: &Observation, unread: &Unread) -> String {
         stream(fd),
         unread.writer.name,
     )
+}
+
+/// Whether a thread of it sleeps, and may read after that.
+fn has_sleeping_thread(observation: &Observation, who: &Who) -> bool {
+    let sleeps = |state: &ThreadState| {
+        matches!(
+            state,
+            ThreadState::Waiting(BlockedOn::Outside(Outside::Timer))
+        )
+    };
+    let process = observation.find(who.pid);
+    process.is_some_and(|process| process.threads.iter().any(sleeps))
 }
 
 /// Whether the writer has the link from the reader, which started it, directly or through others. A FIFO
@@ -288,10 +308,14 @@ pub(super) fn mutual(observation: &Observation, mutual: &MutualWait) -> String {
     });
     let how = how.unwrap_or("fflush(3), and the end of the line");
     // The one that has started the other.
-    let [first, _] = &mutual.sides;
-    let end = end_input(language(observation, &first.who));
+    let other = match mutual.sides.len() {
+        2 => "the other",
+        _ => "another",
+    };
+    let first = mutual.sides.first();
+    let end = first.map_or("", |first| end_input(language(observation, &first.who)));
     format!(
-        "one must send first (is a message still in its buffer: {how}?), or end the other's input if \
+        "one must send first (is a message still in its buffer: {how}?), or end {other}'s input if \
          nothing more is to come{end}."
     )
 }

@@ -231,23 +231,26 @@ fn leaked_text(observation: &Observation, leaked: &LeakedWriteEnd, alike: &[&Fin
 }
 
 fn mutual_text(observation: &Observation, mutual: &MutualWait) -> String {
-    let [first, second] = &mutual.sides;
-    let side = |own: &WaitingSide, other: &WaitingSide| {
-        let at = own
+    let side = |side: &WaitingSide| {
+        let at = side
             .fd
             .map_or(String::new(), |fd| format!(" ({})", descriptor(fd)));
         format!(
             "{} waits for what only {} can write, in {}{at}",
-            full(&own.who),
-            full(&other.who),
-            pipe_name(observation, own.pipe)
+            full(&side.who),
+            list(side.writers.iter().map(full)),
+            pipe_name(observation, side.pipe)
         )
     };
+    let sides: Vec<String> = mutual.sides.iter().map(side).collect();
+    let none = match sides.len() {
+        2 => "Neither",
+        _ => "None of them",
+    };
     format!(
-        "{}; {}. Neither sent anything in {} s. That is no fault if one of them waits for a reason of its \
+        "{}. {none} sent anything in {} s. That is no fault if one of them waits for a reason of its \
          own to begin. If not: {}",
-        side(first, second),
-        side(second, first),
+        sides.join("; "),
         significant(observation.seconds),
         remedies::mutual(observation, mutual)
     )

@@ -95,11 +95,13 @@ fn lines_of(observation: &Observation, finding: &Finding) -> Vec<WaitLine> {
             )]
         }
         Finding::MutualWait(mutual) => {
-            let [a, b] = &mutual.sides;
-            vec![
-                on(&a.who, a.pipe, LinkSide::Input, &b.who),
-                on(&b.who, b.pipe, LinkSide::Input, &a.who),
-            ]
+            let sides = mutual.sides.iter();
+            sides
+                .flat_map(|side| {
+                    let writers = side.writers.iter();
+                    writers.map(|writer| on(&side.who, side.pipe, LinkSide::Input, writer))
+                })
+                .collect()
         }
         Finding::Held { .. }
         | Finding::Bottleneck(_)

@@ -206,13 +206,19 @@ fn hidden_relatives_and_signal_handlers_may_wake_a_process() {
     for signal in [libc::SIGCHLD, libc::SIGTERM, 33] {
         assert_eq!(handling(signal), Certainty::Clear, "{signal}");
     }
-    // A program's timer may let it send. Go handles all signals.
-    for (language, expected) in [(Language::Perl, 0), (Language::Go, 1)] {
+    // A program's timer may let it send, unless it handles all signals.
+    for (signals, expected) in [
+        (&[libc::SIGALRM][..], true),
+        (&[libc::SIGALRM, libc::SIGVTALRM], false),
+        (&[libc::SIGUSR1], false),
+    ] {
         let mut processes = pair(on_input(2), on_input(1));
-        processes[1].handled_signals = 1 << (libc::SIGALRM - 1);
-        processes[1].language = language;
-        let found = deadlocks(&observation(processes)).len();
-        assert_eq!(found, expected, "{language:?}");
+        let bits = signals.iter().map(|signal| 1 << (signal - 1));
+        processes[1].handled_signals = bits.sum();
+        let observation = observation(processes);
+        let found = deadlocks(&observation);
+        assert_eq!(found[0].certainty, Certainty::Likely);
+        assert_eq!(may_go_on(&observation, &found[0]), expected, "{signals:?}");
     }
     // Calls by io_uring go on while all threads wait.
     let mut processes = pair(on_room(1), on_room(2));
