@@ -282,7 +282,9 @@ impl<'a> Candidate<'a> {
             };
             agrees.then_some(on.thread_share)
         };
-        let of_a_thread = own.iter().filter_map(of_thread).fold(0.0, f64::max);
+        let has_others = stage.threads.len() > 1;
+        let of_a_thread = own.iter().filter(|_| has_others).filter_map(of_thread);
+        let of_a_thread = of_a_thread.fold(0.0, f64::max);
         // A poll waits on several pipes at once.
         let private_waits = sum(&others).min((all - sum(&own)).max(0.0));
         let through_children: f64 = stage.children_on().map(|on| on.share).sum();

@@ -92,28 +92,37 @@ fn paced(shares: &[(f64, f64, f64)], fills: &[Option<f64>]) -> Option<(i32, Cert
 /// computes something else.
 #[test]
 fn a_stage_whose_data_another_thread_waits_for_is_not_the_bottleneck() {
-    let named = |shares: &[(f64, f64, f64)], pauses: usize, link: usize, fill: f64| {
-        let mut stages = chain(shares);
-        stages[pauses].shares.elsewhere = 1.0;
-        stages[pauses].outside = [(Outside::Timer, 1.0)].into();
-        let filter = 3 - pauses;
-        for on in &mut stages[filter].on {
-            on.thread_share = if on.pipe == LinkId::pipe(link as u64) {
-                0.98
-            } else {
-                0.0
-            };
-        }
-        let mut observation = observation(stages);
-        observation.pipes[link - 1].fill = Some(fill);
-        only_pace(&bottlenecks(&observation, &BTreeSet::new()))
-            .stage
-            .pid
-    };
+    let found =
+        |shares: &[(f64, f64, f64)], pauses: usize, link: usize, fill: f64, has_threads: bool| {
+            let mut stages = chain(shares);
+            stages[pauses].shares.elsewhere = 1.0;
+            stages[pauses].outside = [(Outside::Timer, 1.0)].into();
+            let filter = 3 - pauses;
+            let second = stages[filter].threads.first().cloned();
+            stages[filter]
+                .threads
+                .extend(second.filter(|_| has_threads));
+            for on in &mut stages[filter].on {
+                on.thread_share = if on.pipe == LinkId::pipe(link as u64) {
+                    0.98
+                } else {
+                    0.0
+                };
+            }
+            let mut observation = observation(stages);
+            observation.pipes[link - 1].fill = Some(fill);
+            only_pace(&bottlenecks(&observation, &BTreeSet::new()))
+                .stage
+                .pid
+        };
+    let named = |shares: &[_], pauses, link, fill| found(shares, pauses, link, fill, true);
     let (blocked, starved) = ((0.0, 1.0, 0.0), (0.0, 0.0, 1.0));
     let (busy, pausing) = ((1.0, 0.0, 0.0), (0.0, 0.0, 0.0));
     assert_eq!(named(&[blocked, pausing, busy, starved], 1, 2, 0.0), 2);
     assert_eq!(named(&[blocked, busy, pausing, starved], 2, 2, 1.0), 3);
+    // The samples of a single thread agree with its other shares.
+    let shares = [blocked, pausing, busy, starved];
+    assert_eq!(found(&shares, 1, 2, 0.0, false), 3);
     // A thread of a runtime polls all that its program has.
     assert_eq!(named(&[blocked, pausing, busy, starved], 1, 2, 0.9), 3);
 }
