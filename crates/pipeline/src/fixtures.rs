@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use pipespeed_host::CpuList;
+
 use crate::diagnosis::{Bottleneck, Certainty, Room, Who};
 use crate::graph::LinkSide;
 use crate::graph::{INIT, Process, Unseen};
@@ -132,7 +134,7 @@ pub fn frozen(process: Process, thread: ThreadState) -> Observed {
         counted_s: 2.0,
         ran_s: 0.0,
         delayed_s: 0.0,
-        allowed: None,
+        allowed: CpuList::parse("0-63"),
         quota: None,
         has_reaped: false,
         children_ran_s: 0.0,

@@ -351,6 +351,7 @@ impl<'a> Live<'a> {
         for tally in observer.tallies.values_mut() {
             if !tally.has_ended {
                 tally.update(observer.proc, &observer.fd_budget);
+                tally.read_allowed(observer.proc);
             }
         }
         let now = ProcessorTimes::read(observer.proc);

@@ -135,24 +135,41 @@ pub struct Quota {
     pub stopped_s: f64,
 }
 
-/// The quotas of the control groups of the processes observed.
+/// The quotas of the control groups of the processes observed: their counts at the beginning, and as last read.
 #[derive(Debug, Default)]
-pub(crate) struct Quotas(BTreeMap<String, Vec<Throttling>>);
+pub(crate) struct Quotas(BTreeMap<String, [Vec<Throttling>; 2]>);
 
 impl Quotas {
     /// Begins to count for the groups of a process, given as the text of proc_pid_cgroup(5).
     pub(crate) fn add(&mut self, proc: &Proc, groups: &str) {
         if !self.0.contains_key(groups) {
             let counts = Throttling::read(proc.root(), groups);
-            self.0.insert(groups.to_owned(), counts);
+            self.0.insert(groups.to_owned(), [counts.clone(), counts]);
+        }
+    }
+
+    /// Reads the counts of all groups again: a group may be removed with its last process.
+    pub(crate) fn update(&mut self, proc: &Proc) {
+        for (groups, [before, last]) in &mut self.0 {
+            if !before.is_empty() {
+                let now = Throttling::read(proc.root(), groups);
+                if now.len() >= before.len() {
+                    *last = now;
+                }
+            }
         }
     }
 
     /// The quota of these groups that was used up most often since they were added or
     /// [`restart`](Self::restart)ed.
     pub(crate) fn used_up(&self, proc: &Proc, groups: &str) -> Option<Quota> {
-        let before = self.0.get(groups).filter(|counts| !counts.is_empty())?;
+        let [before, last] = self.0.get(groups)?;
+        if before.is_empty() {
+            return None;
+        }
         let now = Throttling::read(proc.root(), groups);
+        // The inner ones come first, and may have been removed.
+        let now = if now.len() < before.len() { last } else { &now };
         // A quota that was set meanwhile has no counterpart.
         let pairs = now.iter().zip(before);
         let used_up = pairs.filter_map(|(now, before)| {
@@ -170,10 +187,9 @@ impl Quotas {
     /// Counts anew from now on, for these groups.
     pub(crate) fn restart(&mut self, proc: &Proc, groups: &BTreeSet<&str>) {
         self.0.retain(|known, _| groups.contains(&**known));
-        for (groups, counts) in &mut self.0 {
-            if !counts.is_empty() {
-                *counts = Throttling::read(proc.root(), groups);
-            }
+        self.update(proc);
+        for [before, last] in self.0.values_mut() {
+            before.clone_from(last);
         }
     }
 }
@@ -283,6 +299,13 @@ mod tests {
                 stopped_s: 15.0,
             };
             assert_eq!(quotas.used_up(&proc, groups), Some(expected));
+            // The group is removed with its last process.
+            quotas.update(&proc);
+            let group = directory.path().join("sys/fs/cgroup").join(group);
+            let away = group.with_file_name("removed");
+            fs::rename(&group, &away).unwrap();
+            assert_eq!(quotas.used_up(&proc, groups), Some(expected));
+            fs::rename(&away, &group).unwrap();
             quotas.restart(&proc, &BTreeSet::from([groups]));
             assert_eq!(quotas.used_up(&proc, groups), None);
             assert_eq!(quotas.used_up(&proc, "0::/other"), None);

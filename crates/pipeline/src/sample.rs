@@ -65,7 +65,8 @@ pub struct Observed {
     pub ran_s: f64,
     /// Time for which its threads were ready to run, and did not.
     pub delayed_s: f64,
-    /// The processors that it may use; `None` if it hardly ran and was hardly delayed.
+    /// The processors that it may use, as last seen; `None` if it hardly ran and was hardly delayed, or had ended
+    /// before they were read.
     pub allowed: Option<CpuList>,
     /// The CPU quota of its control groups that stopped it.
     pub quota: Option<Quota>,

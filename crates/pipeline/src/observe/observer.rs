@@ -20,8 +20,6 @@ use crate::sample::tally::Tally;
 
 /// A sample of many processes that takes longer is continued at the next one.
 pub(crate) const MAX_SAMPLE: Duration = Duration::from_micros(250);
-/// The processors that a process may use are looked up once it ran or was delayed for this share.
-const MIN_AWAKE: f64 = 0.03;
 /// Threads sampled between two readings of the clock, which cost about as much as one of them.
 pub(crate) const BATCH: usize = 16;
 /// Of more processes that have ended, those with the fewest samples are forgotten.
@@ -138,8 +136,10 @@ impl Observer<'_> {
             let is_due = self.asked.contains(&id) && !tally.has_many_threads();
             if is_due && self.scanner.graph.is_running(id) {
                 tally.update(self.proc, &self.fd_budget);
+                tally.read_allowed(self.proc);
             }
         }
+        self.quotas.update(self.proc);
         self.forget();
     }
 
@@ -242,11 +242,7 @@ impl Observer<'_> {
         let proc = self.proc;
         let groups = tally.groups.as_ref();
         let quota = groups.and_then(|groups| self.quotas.used_up(proc, groups));
-        let is_awake = tally.awake_share() >= MIN_AWAKE;
-        let waits_for_children = !tally.children.is_empty();
-        let allowed = (is_awake || waits_for_children)
-            .then(|| proc.allowed_processors(tally.process.id.pid))
-            .flatten();
+        let allowed = tally.allowed();
         let contention = if quota.is_some() {
             1.0
         } else {
@@ -388,6 +384,7 @@ impl Observer<'_> {
         for tally in self.tallies.values_mut() {
             if graph.is_running(tally.process.id) {
                 tally.update(self.proc, &self.fd_budget);
+                tally.read_allowed(self.proc);
             }
         }
         let load = ProcessorTimes::read(self.proc).since(&self.times);

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
+use pipespeed_host::CpuList;
 use rustix::time::{ClockId, clock_gettime};
 
 use super::children::ChildTally;
@@ -24,6 +25,8 @@ pub(crate) const MAX_THREADS: usize = 32;
 const COUNTER_AGE: u32 = 8;
 /// Minimum time between two readings of the counters.
 const MIN_COUNTER_INTERVAL: Duration = Duration::from_millis(10);
+/// The processors that a process may use are looked up once it ran or was delayed for this share.
+const MIN_AWAKE: f64 = 0.03;
 /// Ends of processes are rounded to ticks: an older process was there before.
 const MAX_BIRTH_ERROR: Duration = Duration::from_millis(20);
 
@@ -50,6 +53,8 @@ pub(crate) struct Tally {
     has_children: bool,
     /// Its control groups, as the text of proc_pid_cgroup(5).
     pub(crate) groups: Option<String>,
+    /// The processors that it may use, as last seen, if that was looked up.
+    allowed: Option<CpuList>,
     created: Instant,
     /// A thread of it, if the main thread has ended.
     thread: Option<i32>,
@@ -107,6 +112,7 @@ impl Tally {
             children: ChildTally::default(),
             has_children: false,
             groups: proc.control_groups(process.id.pid),
+            allowed: None,
             created: now,
             process,
             is_from_start,
@@ -345,6 +351,32 @@ impl Tally {
         if std::mem::take(&mut self.due.counters) && !self.has_ended {
             self.update(proc, fd_budget);
         }
+        if self.allowed.is_none() {
+            self.read_allowed(proc);
+        }
+    }
+
+    /// Whether it may matter which processors it may use: it is often ready to run, or its children may be.
+    fn needs_processors(&self) -> bool {
+        self.awake_share() >= MIN_AWAKE || !self.children.is_empty()
+    }
+
+    /// Reads the processors that it may use, if that matters. Once it has ended they can't be read any more.
+    pub(crate) fn read_allowed(&mut self, proc: &Proc) {
+        let id = self.process.id;
+        if self.has_ended || !self.needs_processors() {
+            return;
+        }
+        let allowed = proc.allowed_processors(id.pid);
+        // It may have ended meanwhile, and its number may be another one's.
+        if allowed.is_some() && id.is_running(proc) {
+            self.allowed = allowed;
+        }
+    }
+
+    /// The processors that it may use, as last seen, if that matters.
+    pub(crate) fn allowed(&self) -> Option<CpuList> {
+        self.allowed.clone().filter(|_| self.needs_processors())
     }
 
     /// Examines its sleeping threads again in the next sample, since they may wait on an end that was not
@@ -563,6 +595,41 @@ mod tests {
             shell.wait().unwrap();
             assert!(found.is_some(), "{body}");
         }
+    }
+
+    #[test]
+    fn the_processors_that_an_ended_process_might_use_are_remembered() {
+        let proc = Proc::default();
+        let own = proc.allowed_processors(std::process::id() as i32);
+        let Some(first) = own.and_then(|own| own.as_slice().first().copied()) else {
+            return pipespeed_testing::skip("/proc/PID/status shows no processors");
+        };
+        let bound = ["-c", &first.to_string(), "sh", "-c", "while :; do :; done"];
+        let Ok(mut shell) = Command::new("taskset").args(bound).spawn() else {
+            return pipespeed_testing::skip("no taskset");
+        };
+        let fd_budget = FdBudget::new();
+        let found = eventually(|| {
+            let mut scanner = Scanner::default();
+            scanner.read_all(&proc, &[]);
+            let process = scanner.graph.processes.get(&(shell.id() as i32))?;
+            (process.name == "sh").then(|| process.clone())
+        });
+        let mut tally = Tally::new(&proc, found.unwrap(), true, &fd_budget);
+        let mut sample = |is_done: fn(&Tally) -> bool| {
+            let sampled = eventually(|| {
+                tally.sample(&proc, &fd_budget);
+                tally.complete(&proc, &fd_budget);
+                is_done(&tally).then(|| tally.allowed())
+            });
+            sampled.unwrap()
+        };
+        let runs = sample(|tally| tally.awake_share() >= MIN_AWAKE);
+        shell.kill().unwrap();
+        shell.wait().unwrap();
+        let ended = sample(|tally| tally.has_ended);
+        let only = CpuList::parse(&first.to_string());
+        assert_eq!((&runs, &ended), (&only, &only));
     }
 
     #[test]

@@ -302,10 +302,14 @@ pub(super) fn delay(
             return Delay::Quota(quota);
         }
     }
-    let allowed = stage.allowed.as_ref();
-    let usages: Vec<_> = observation.load.among(allowed).collect();
+    // What holds it up is on its processors, not on any.
+    let Some(allowed) = &stage.allowed else {
+        return quota.map_or(Delay::Unknown, Delay::Quota);
+    };
+    let place = Some(allowed);
+    let usages: Vec<_> = observation.load.among(place).collect();
     let stages = &with_neighbours(observation, stages, stage)[..];
-    let there = stages.iter().filter(|other| may_run_on(other, allowed));
+    let there = stages.iter().filter(|other| may_run_on(other, place));
     let loads = there.map(|stage| (stage, load_of(stage)));
     let largest = loads.clone().max_by(|a, b| a.1.total_cmp(&b.1));
     let children = stage.children.as_ref();
@@ -314,13 +318,13 @@ pub(super) fn delay(
     let steal: f64 = usages.iter().map(|usage| usage.steal).sum();
     // While stages ran that have ended, others had no more than what these left.
     let left = usages.len() as f64 - loads.map(|(_, load)| load).sum::<f64>();
-    let others = (busy - steal - own_load(observation, stages, allowed))
+    let others = (busy - steal - own_load(observation, stages, place))
         .min(left)
         .max(0.0);
     let is_part = usages.len() < observation.load.0.len();
     let sharing = stages.iter().filter(|other| {
         let shares = shares_of(other);
-        let is_there = !is_part || is_confined(other.allowed.as_ref(), allowed);
+        let is_there = !is_part || is_confined(other.allowed.as_ref(), place);
         is_there && shares.runs + shares.queued >= MIN_ACTIVE
     });
     let count = sharing.count();
@@ -334,7 +338,7 @@ pub(super) fn delay(
         }
     } else if others >= MIN_OTHERS * busy {
         Delay::Others {
-            allowed: allowed.cloned(),
+            allowed: place.cloned(),
             processors: others,
         }
     } else if let Some(quota) = quota {
@@ -354,7 +358,7 @@ pub(super) fn delay(
             largest: largest.who(),
             used: used.min(usages.len() as f64),
             are_children,
-            allowed: allowed.cloned(),
+            allowed: place.cloned(),
             processors: usages.len(),
         }
     } else {

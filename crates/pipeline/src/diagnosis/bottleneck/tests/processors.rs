@@ -235,6 +235,9 @@ fn what_keeps_a_stage_from_running_is_named() {
     // Both processors are mostly idle.
     let anywhere = |stages: &mut [Observed]| stages[1].allowed = CpuList::parse("0-3");
     assert_eq!(cause(&anywhere, 0.15, 0.0), Delay::Unknown);
+    // It had ended before its processors were read.
+    let unknown = |stages: &mut [Observed]| stages[1].allowed = None;
+    assert_eq!(cause(&unknown, 1.0, 0.0), Delay::Unknown);
     let quota = Quota {
         processors: 0.2,
         throttled: 0.9,
