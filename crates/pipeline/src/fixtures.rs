@@ -141,7 +141,7 @@ pub fn frozen(process: Process, thread: ThreadState) -> Observed {
         io: Some(Io::default()),
         splices: false,
         polled: BTreeSet::new(),
-        has_vain_calls: false,
+        tried: BTreeSet::new(),
         handled_signals: 0,
         ancestors: Vec::new(),
         unseen: Unseen::None,

@@ -38,6 +38,14 @@ impl LinkSide {
             LinkSide::Room => LinkSide::Input,
         }
     }
+
+    /// Whether a descriptor is of this side.
+    pub(crate) fn has(self, end: &LinkFd) -> bool {
+        match self {
+            LinkSide::Input => end.reads,
+            LinkSide::Room => end.writes,
+        }
+    }
 }
 
 /// The process that adopts those whose parents have ended.

@@ -20,7 +20,6 @@ use crate::observe::{
 use crate::proc::{LinkId, Proc, ProcessId};
 use crate::processors::{Load, ProcessorTimes};
 use crate::sample::slice::ProcessorLimits;
-use crate::sample::tally::Tally;
 
 pub use self::history::{StageWindow, TICK};
 pub use self::moment::{LiveStage, Moment, Pipeline, StageLink};
@@ -404,11 +403,7 @@ impl<'a> Live<'a> {
                     .filter(|history| history.is_settled())?,
                 is_asked: self.observer.asked.contains(id),
                 ancestors: graph.ancestors(id.pid),
-                threads: self
-                    .observer
-                    .tallies
-                    .get(id)
-                    .map_or_else(Vec::new, Tally::threads),
+                tally: self.observer.tallies.get(id),
                 arguments: self.observer.arguments(*id),
             })
         });

@@ -82,9 +82,10 @@ pub struct Observed {
     /// The ends for which a thread waited among several events, as in an event loop.
     #[serde(skip)]
     pub polled: BTreeSet<(LinkId, LinkSide)>,
-    /// Whether many of its calls may have moved nothing, since an end of it is non-blocking.
+    /// Its non-blocking ends on which it moves little a call: it may ask again and again for input that is not
+    /// there, or for room.
     #[serde(skip)]
-    pub has_vain_calls: bool,
+    pub tried: BTreeSet<(LinkId, LinkSide)>,
     /// The signals that it handles, as a bit mask.
     pub handled_signals: u64,
     /// Its ancestors as far as they can be seen, the nearest first.

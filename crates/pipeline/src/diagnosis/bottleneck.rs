@@ -2,6 +2,7 @@
 
 mod busiest;
 mod delay;
+mod fill;
 mod limiter;
 mod room;
 mod unnamed;
@@ -10,10 +11,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
-use self::busiest::{busiest, never_waits, outruns};
+use self::busiest::{busiest, never_waits, outruns, tries_in_vain};
 pub use self::delay::Delay;
 pub(super) use self::delay::per_s;
 use self::delay::{cause_of_delay, is_at_quota};
+use self::fill::FillLevel;
 pub use self::limiter::PausingStage;
 use self::limiter::{limiter, pausing};
 pub use self::room::Room;
@@ -208,44 +210,6 @@ fn is_unused(observation: &Observation, pipe: LinkId) -> bool {
         && readers.all(|reader| reads_nothing(&reader))
 }
 
-/// How full and how empty a pipe was, as shares of the time.
-#[derive(Debug, Clone, Copy, Default)]
-struct FillLevel {
-    full: f64,
-    empty: f64,
-}
-
-impl FillLevel {
-    /// What waiting proves of each pipe: it is full while a writer waits for room, and empty
-    /// while a reader waits for input.
-    fn by_waits(stages: &[&Observed]) -> BTreeMap<LinkId, FillLevel> {
-        let mut levels: BTreeMap<LinkId, FillLevel> = BTreeMap::new();
-        let own = stages.iter().flat_map(|stage| &stage.on);
-        let theirs = stages.iter().flat_map(|stage| stage.children_on());
-        for on in own.chain(theirs) {
-            let level = levels.entry(on.pipe).or_default();
-            match on.side {
-                LinkSide::Room => level.full = level.full.max(on.share.min(1.0 - level.empty)),
-                LinkSide::Input => level.empty = level.empty.max(on.share.min(1.0 - level.full)),
-            }
-        }
-        levels
-    }
-
-    /// Adds the mean fill, for the rest of the time. It is known from few looks, so that it
-    /// does not overrule the waiting, least of all where both sides wait by turns.
-    fn with_fill(self, fill: f64) -> FillLevel {
-        if self.full.min(self.empty) >= MIN_TURNS {
-            return self;
-        }
-        let full = fill.max(self.full).min(1.0 - self.empty);
-        FillLevel {
-            full,
-            empty: 1.0 - full,
-        }
-    }
-}
-
 /// A stage that may be the bottleneck, and the pipes before and after it, near or far.
 struct Candidate<'a> {
     stage: &'a Observed,
@@ -262,7 +226,12 @@ struct Candidate<'a> {
 }
 
 impl<'a> Candidate<'a> {
-    fn new(observation: &Observation, stage: &'a Observed, flow: &Adjacency) -> Self {
+    fn new(
+        observation: &Observation,
+        stage: &'a Observed,
+        flow: &Adjacency,
+        levels: &BTreeMap<LinkId, FillLevel>,
+    ) -> Self {
         let pid = stage.process.id.pid;
         let (before, inputs) = reach(pid, &flow.before);
         let (after, outputs) = reach(pid, &flow.after);
@@ -290,9 +259,20 @@ impl<'a> Candidate<'a> {
         let through_children: f64 = stage.children_on().map(|on| on.share).sum();
         let is_socket = |on: &&&OnLink| on.pipe.is_direction();
         let sockets: Vec<&OnLink> = others.iter().filter(is_socket).copied().collect();
+        // Who asks again and again for what is not there waits for it.
+        let in_vain = stage.tried.iter().filter_map(|(pipe, side)| {
+            let level = levels
+                .get(pipe)
+                .filter(|_| inputs.contains(pipe) || outputs.contains(pipe))?;
+            Some(match side {
+                LinkSide::Input => level.empty,
+                LinkSide::Room => level.full,
+            })
+        });
+        let tries = in_vain.fold(0.0, f64::max) * (stage.shares.runs + stage.shares.queued);
         Candidate {
             socket_waits: sum(&sockets).min(private_waits),
-            waits: (all - private_waits + through_children)
+            waits: (all - private_waits + through_children + tries)
                 .max(of_a_thread)
                 .min(1.0),
             private_waits,
@@ -372,13 +352,16 @@ fn bottleneck(observation: &Observation, stages: &[&Observed], edges: &[Edge]) -
         }
     }
     let flow = Adjacency::new(edges);
-    let candidates = without_outrun(candidates(observation, stages, &flow));
+    let candidates = without_outrun(candidates(observation, stages, &flow, &levels));
     let clearest = clearest(&candidates, &levels, stages);
     let named = at_quota(&candidates)
         .or(clearest)
         .or_else(|| busiest(&candidates));
     let best = named.or_else(|| pausing(&candidates));
-    let Some(best) = best.filter(|best| !polls_busy_children(best.stage)) else {
+    let best = best.filter(|best| {
+        !polls_busy_children(best.stage) && !tries_in_vain(observation, best, stages)
+    });
+    let Some(best) = best else {
         return unnamed(observation, stages, &candidates);
     };
     let stage = best.stage;
@@ -437,6 +420,7 @@ fn candidates<'a>(
     observation: &Observation,
     stages: &[&'a Observed],
     flow: &Adjacency,
+    levels: &BTreeMap<LinkId, FillLevel>,
 ) -> Vec<Candidate<'a>> {
     let waits_for_it = |stage: &Observed| {
         let mut others = stages.iter();
@@ -450,7 +434,7 @@ fn candidates<'a>(
             && !only_inherited_errors(stage, stages)
     });
     candidates
-        .map(|stage| Candidate::new(observation, stage, flow))
+        .map(|stage| Candidate::new(observation, stage, flow, levels))
         .collect()
 }
 

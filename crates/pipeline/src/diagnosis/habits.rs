@@ -22,6 +22,8 @@ const MIN_WAKES_PER_S: f64 = 2_000.0;
 const MIN_TIMES_OF_RUNNING: f64 = 5.0;
 /// A pipe that is less full than this, on average, has room for nearly every write.
 const MAX_ROOMY: f64 = 0.25;
+/// A reader that waits for input for this share of the time mostly finds a pipe empty.
+const MIN_STARVED: f64 = 0.5;
 
 /// Pipes whose lock is held.
 pub(super) fn held(observation: &Observation) -> Vec<Finding> {
@@ -127,14 +129,8 @@ fn small(
         LinkSide::Room => (io.written_bytes, io.writes),
     };
     let mut ends = observed.process.ends.iter();
-    let has_end = ends.any(|end| {
-        let is_side = match side {
-            LinkSide::Input => end.reads,
-            LinkSide::Room => end.writes,
-        };
-        is_side && observation.link(end.pipe).is_some()
-    });
-    let is_vain = observed.has_vain_calls
+    let has_end = ends.any(|end| side.has(end) && observation.link(end.pipe).is_some());
+    let is_vain = observed.tries(side)
         && !(side == LinkSide::Room && has_room(observation, adjacency, observed));
     let calls_per_s = calls as f64 / observed.counted_s;
     let bytes_per_call = bytes as f64 / calls.max(1) as f64;
@@ -155,14 +151,17 @@ fn small(
     })
 }
 
-/// Whether there is room for nearly every write to the next stages, so that hardly any is in vain.
+/// Whether there is room for nearly every write to the next stages, so that hardly any is in vain: they mostly wait
+/// for input. Few looks into a pipe prove little.
 fn has_room(observation: &Observation, adjacency: &Adjacency, observed: &Observed) -> bool {
     let next = adjacency.after.get(&observed.process.id.pid);
     let next = next.into_iter().flatten();
-    let mut outputs = next.map(|(_, link)| observation.link(*link)).peekable();
-    let is_roomy = |pipe: Option<&ObservedLink>| {
-        let fill = pipe.and_then(|pipe| pipe.fill);
-        fill.is_some_and(|fill| fill < MAX_ROOMY)
+    let mut outputs = next.peekable();
+    let is_roomy = |(to, link): &(i32, LinkId)| {
+        let fill = observation.link(*link).and_then(|link| link.fill);
+        let reader = observation.find(*to);
+        let starved = reader.map_or(0.0, |reader| reader.share_on(*link, LinkSide::Input));
+        fill.is_some_and(|fill| fill < MAX_ROOMY) && starved >= MIN_STARVED
     };
     outputs.peek().is_some() && outputs.all(is_roomy)
 }
@@ -371,12 +370,14 @@ mod tests {
         };
         assert_eq!(pids(findings), [1]);
         // It writes a few lines at a time, of which the reader takes several.
-        let node = |has_vain_calls, fill| {
+        let node = |is_tried: bool, fill, starved: f64| {
             // It has inherited an end of another pipe, of which nothing is known.
             let ends = vec![writes(1, 7), writes(251, 8)];
             let mut writer = busy(process(1, "node", ends), 1.0, 0.0, 0.0);
-            let mut reader = busy(process(2, "wc", vec![reads(0, 7)]), 0.2, 0.0, 0.8);
-            writer.has_vain_calls = has_vain_calls;
+            let input = vec![reads(0, 7)];
+            let mut reader = busy(process(2, "wc", input), 1.0 - starved, 0.0, starved);
+            let output = (LinkId::pipe(7), LinkSide::Room);
+            writer.tried = is_tried.then_some(output).into_iter().collect();
             writer.io = Some(Io {
                 writes: 600_000,
                 written_bytes: 13_000_000,
@@ -391,9 +392,11 @@ mod tests {
             observation.pipes[0].fill = Some(fill);
             pids(small_calls(&observation))
         };
-        assert_eq!(node(false, 0.9), [1]);
-        assert_eq!(node(true, 0.01), [1]);
-        assert_eq!(node(true, 0.9), [0; 0]);
+        assert_eq!(node(false, 0.9, 0.8), [1]);
+        assert_eq!(node(true, 0.01, 0.8), [1]);
+        assert_eq!(node(true, 0.9, 0.8), [0; 0]);
+        // Its reader works, and the pipe was full between the few looks.
+        assert_eq!(node(true, 0.2, 0.1), [0; 0]);
     }
 
     #[test]

@@ -48,6 +48,11 @@ impl Observed {
             .sum()
     }
 
+    /// Whether many of its calls on this side may have moved nothing.
+    pub(super) fn tries(&self, side: LinkSide) -> bool {
+        self.tried.iter().any(|(_, tried)| *tried == side)
+    }
+
     /// The share of the time in which it waits for a child or for a signal: timeout(1), and `wait` in
     /// some shells, wait for their signal.
     pub(super) fn waits_for_children(&self) -> f64 {

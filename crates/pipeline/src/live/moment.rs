@@ -14,8 +14,7 @@ use crate::proc::{LinkId, ProcessId};
 use crate::processors::Load;
 use crate::sample::Observed;
 use crate::sample::slice::Slice;
-use crate::sample::tally::moves_little;
-use crate::wait::ThreadState;
+use crate::sample::tally::Tally;
 
 /// The bottleneck is found from slices of this time: short enough to follow a change.
 const BOTTLENECK_TIME: Duration = Duration::from_secs(5);
@@ -130,7 +129,7 @@ pub(super) struct LiveProcess<'a> {
     pub(super) history: &'a History,
     pub(super) is_asked: bool,
     pub(super) ancestors: Vec<i32>,
-    pub(super) threads: Vec<ThreadState>,
+    pub(super) tally: Option<&'a Tally>,
     pub(super) arguments: Option<String>,
 }
 
@@ -143,9 +142,10 @@ impl LiveProcess<'_> {
             // Every process counts as if it had been there all the time.
             samples: 1,
             ancestors: self.ancestors.clone(),
-            threads: self.threads.clone(),
-            // Whether its ends are non-blocking is not looked up each second.
-            has_vain_calls: moves_little(observed.io),
+            threads: self.tally.map_or_else(Vec::new, Tally::threads),
+            tried: self
+                .tally
+                .map_or_else(BTreeSet::new, |tally| tally.tried(observed.io)),
             ..observed
         }
     }
@@ -287,7 +287,7 @@ mod tests {
                 history,
                 is_asked: true,
                 ancestors: Vec::new(),
-                threads: Vec::new(),
+                tally: None,
                 arguments: None,
             })
             .collect();

@@ -137,6 +137,7 @@ impl Observer<'_> {
             if is_due && self.scanner.graph.is_running(id) {
                 tally.update(self.proc, &self.fd_budget);
                 tally.read_allowed(self.proc);
+                tally.find_tried(self.proc);
             }
         }
         self.quotas.update(self.proc);
@@ -385,6 +386,7 @@ impl Observer<'_> {
             if graph.is_running(tally.process.id) {
                 tally.update(self.proc, &self.fd_budget);
                 tally.read_allowed(self.proc);
+                tally.find_tried(self.proc);
             }
         }
         let load = ProcessorTimes::read(self.proc).since(&self.times);

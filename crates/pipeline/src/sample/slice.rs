@@ -1,5 +1,6 @@
 //! What a process did during some time.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use pipespeed_host::CpuList;
@@ -146,7 +147,7 @@ impl Slice {
             io: self.io,
             splices: counts.splices,
             polled: counts.polled.clone(),
-            has_vain_calls: false,
+            tried: BTreeSet::new(),
             handled_signals: 0,
             ancestors: Vec::new(),
             unseen: Unseen::None,

@@ -1,5 +1,7 @@
 //! The samples of one process.
 
+mod remembered;
+
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::os::fd::AsFd;
@@ -13,9 +15,9 @@ use super::counters::{At, Counters, OwnIo, WatchedThread, counters};
 use super::counts::{SampledActivity, StateCounts, activity};
 use super::slice::{ProcessorLimits, Slice};
 use super::{Observed, ticks};
-use crate::graph::{HeldEnds, Process};
+use crate::graph::{HeldEnds, LinkSide, Process};
 use crate::proc::files::{CachedFile, FdBudget, ProcessFiles};
-use crate::proc::{Io, Proc, ProcessId};
+use crate::proc::{Io, LinkId, Proc, ProcessId};
 use crate::wait::{Outside, ThreadState};
 
 /// Of a process with more threads that many are examined in a sample, by turns.
@@ -25,8 +27,6 @@ pub(crate) const MAX_THREADS: usize = 32;
 const COUNTER_AGE: u32 = 8;
 /// Minimum time between two readings of the counters.
 const MIN_COUNTER_INTERVAL: Duration = Duration::from_millis(10);
-/// The processors that a process may use are looked up once it ran or was delayed for this share.
-const MIN_AWAKE: f64 = 0.03;
 /// Ends of processes are rounded to ticks: an older process was there before.
 const MAX_BIRTH_ERROR: Duration = Duration::from_millis(20);
 
@@ -55,6 +55,8 @@ pub(crate) struct Tally {
     pub(crate) groups: Option<String>,
     /// The processors that it may use, as last seen, if that was looked up.
     allowed: Option<CpuList>,
+    /// Its ends that were seen to be non-blocking, of those on which it moves little a call.
+    tried: BTreeSet<(LinkId, LinkSide)>,
     created: Instant,
     /// A thread of it, if the main thread has ended.
     thread: Option<i32>,
@@ -113,6 +115,7 @@ impl Tally {
             has_children: false,
             groups: proc.control_groups(process.id.pid),
             allowed: None,
+            tried: BTreeSet::new(),
             created: now,
             process,
             is_from_start,
@@ -356,29 +359,6 @@ impl Tally {
         }
     }
 
-    /// Whether it may matter which processors it may use: it is often ready to run, or its children may be.
-    fn needs_processors(&self) -> bool {
-        self.awake_share() >= MIN_AWAKE || !self.children.is_empty()
-    }
-
-    /// Reads the processors that it may use, if that matters. Once it has ended they can't be read any more.
-    pub(crate) fn read_allowed(&mut self, proc: &Proc) {
-        let id = self.process.id;
-        if self.has_ended || !self.needs_processors() {
-            return;
-        }
-        let allowed = proc.allowed_processors(id.pid);
-        // It may have ended meanwhile, and its number may be another one's.
-        if allowed.is_some() && id.is_running(proc) {
-            self.allowed = allowed;
-        }
-    }
-
-    /// The processors that it may use, as last seen, if that matters.
-    pub(crate) fn allowed(&self) -> Option<CpuList> {
-        self.allowed.clone().filter(|_| self.needs_processors())
-    }
-
     /// Examines its sleeping threads again in the next sample, since they may wait on an end that was not
     /// known, as that of a new connection.
     pub(crate) fn reexamine(&mut self) {
@@ -423,6 +403,12 @@ impl Tally {
         }
     }
 
+    /// What it has moved itself since the counters were read first.
+    fn own_io(&self) -> Option<Io> {
+        let io = self.first.1.io.zip(self.last.1.io);
+        io.and_then(|(before, now)| now.since(before))
+    }
+
     /// Time for which it ran or was ready to since the counters were read first, as a share.
     pub(crate) fn awake_share(&self) -> f64 {
         let counted = self.last.0.duration_since(self.first.0);
@@ -443,8 +429,7 @@ impl Tally {
         });
         let threads: Vec<(Duration, Duration)> = threads.collect();
         let longest = threads.iter().map(|(ran, queued)| *ran + *queued).max();
-        let io = first.io.zip(last.io);
-        let io = io.and_then(|(before, now)| now.since(before));
+        let io = self.own_io();
         Slice {
             counts: self.counts.clone(),
             counted,
@@ -497,11 +482,8 @@ impl Tally {
         let observed = self
             .slice(limits)
             .observed(same.clone().unwrap_or_else(|| self.process.clone()));
-        let files = ProcessFiles::new(proc, id.pid);
-        let mut ends = self.process.ends.iter();
         Observed {
-            has_vain_calls: moves_little(observed.io)
-                && ends.any(|end| files.is_nonblocking(end.fd)),
+            tried: self.tried(observed.io),
             is_asked,
             has_ended: same.is_none(),
             is_frozen: same.is_some()
@@ -527,16 +509,6 @@ fn any_ran(times: impl Iterator<Item = Duration>, counted: Duration) -> Duration
     let shares = times.map(|ran| (ran.as_secs_f64() / counted.as_secs_f64()).min(1.0));
     let none_ran: f64 = shares.map(|share| 1.0 - share).product();
     counted.mul_f64(1.0 - none_ran)
-}
-
-/// Whether a process moves few bytes a call, in many calls.
-pub(crate) fn moves_little(io: Option<Io>) -> bool {
-    const MANY: u64 = 1000;
-    const LITTLE: u64 = 4096;
-    io.is_some_and(|io| {
-        let mut sides = [(io.read_bytes, io.reads), (io.written_bytes, io.writes)].into_iter();
-        sides.any(|(bytes, calls)| calls >= MANY && bytes < LITTLE * calls)
-    })
 }
 
 /// How long ago a process started, exact to a tick.
@@ -595,41 +567,6 @@ mod tests {
             shell.wait().unwrap();
             assert!(found.is_some(), "{body}");
         }
-    }
-
-    #[test]
-    fn the_processors_that_an_ended_process_might_use_are_remembered() {
-        let proc = Proc::default();
-        let own = proc.allowed_processors(std::process::id() as i32);
-        let Some(first) = own.and_then(|own| own.as_slice().first().copied()) else {
-            return pipespeed_testing::skip("/proc/PID/status shows no processors");
-        };
-        let bound = ["-c", &first.to_string(), "sh", "-c", "while :; do :; done"];
-        let Ok(mut shell) = Command::new("taskset").args(bound).spawn() else {
-            return pipespeed_testing::skip("no taskset");
-        };
-        let fd_budget = FdBudget::new();
-        let found = eventually(|| {
-            let mut scanner = Scanner::default();
-            scanner.read_all(&proc, &[]);
-            let process = scanner.graph.processes.get(&(shell.id() as i32))?;
-            (process.name == "sh").then(|| process.clone())
-        });
-        let mut tally = Tally::new(&proc, found.unwrap(), true, &fd_budget);
-        let mut sample = |is_done: fn(&Tally) -> bool| {
-            let sampled = eventually(|| {
-                tally.sample(&proc, &fd_budget);
-                tally.complete(&proc, &fd_budget);
-                is_done(&tally).then(|| tally.allowed())
-            });
-            sampled.unwrap()
-        };
-        let runs = sample(|tally| tally.awake_share() >= MIN_AWAKE);
-        shell.kill().unwrap();
-        shell.wait().unwrap();
-        let ended = sample(|tally| tally.has_ended);
-        let only = CpuList::parse(&first.to_string());
-        assert_eq!((&runs, &ended), (&only, &only));
     }
 
     #[test]

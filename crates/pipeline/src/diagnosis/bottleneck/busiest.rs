@@ -6,7 +6,9 @@ use super::{
     Candidate, LinkSide, MIN_EVER, MIN_LACKING, MIN_LEAD, MIN_OWN, MIN_TURNS, Process, awake_of,
     is_busy, shares_of,
 };
+use crate::observe::Observation;
 use crate::proc::LinkId;
+use crate::sample::Observed;
 
 /// The stage that runs for most of the time while all others wait for it: those before it for room, those
 /// after it for input. That holds however full the pipes are when looked at. Who always
@@ -54,7 +56,7 @@ fn runs_longer(one: &Candidate<'_>, other: &Candidate<'_>) -> bool {
 pub(super) fn outruns(one: &Candidate<'_>, other: &Candidate<'_>) -> bool {
     one.waits < MIN_TURNS
         && shares_of(one.stage).runs >= 1.0 - MIN_LEAD
-        && !one.stage.has_vain_calls
+        && one.stage.tried.is_empty()
         && shares_of(other.stage).queued >= MIN_LACKING
         && runs_longer(one, other)
 }
@@ -67,7 +69,26 @@ pub(super) fn never_waits(candidate: &Candidate<'_>) -> bool {
     candidate.waits.max(on_links) < MIN_EVER
         && awake_of(candidate.stage) >= 1.0 - MIN_EVER
         && is_busy(candidate.stage)
-        && !candidate.stage.has_vain_calls
+        && candidate.stage.tried.is_empty()
+}
+
+/// Whether a stage may ask again and again for what is not there, since its neighbour at that link works, and does not
+/// wait for it. Then its running time shows nothing: that neighbour may hold it up.
+pub(super) fn tries_in_vain(
+    observation: &Observation,
+    candidate: &Candidate<'_>,
+    stages: &[&Observed],
+) -> bool {
+    let works = |link: LinkId, side: LinkSide| {
+        let mut others = observation.holders(link, side);
+        others.any(|other| {
+            let id = other.process.id;
+            let is_stage = stages.iter().any(|stage| stage.process.id == id);
+            is_stage && id != candidate.stage.process.id && is_busy(other)
+        })
+    };
+    let mut tried = candidate.stage.tried.iter();
+    tried.any(|(link, side)| works(*link, side.other()))
 }
 
 /// Whether both are workers of one process that get their work from one pipe, as those of a pool.

@@ -33,6 +33,40 @@ fn found(stages: Vec<Observed>) -> Vec<Finding> {
     bottlenecks(&observation(stages), &BTreeSet::new())
 }
 
+/// A writer that tries to write to a full pipe again and again, as `python3 | gzip -9 | cat`, and a reader of an
+/// empty one.
+#[test]
+fn who_asks_in_vain_is_no_bottleneck_beside_one_that_works() {
+    let named = |shares: &[(f64, f64, f64)], fill: f64, tried: Option<(usize, LinkSide)>| {
+        let mut stages = chain(shares);
+        if let Some((at, side)) = tried {
+            stages[at].tried = [(LinkId::pipe(1), side)].into();
+        }
+        let mut observation = observation(stages);
+        observation.pipes[0].fill = Some(fill);
+        let findings = bottlenecks(&observation, &BTreeSet::new());
+        findings.iter().find_map(|finding| match finding {
+            Finding::Bottleneck(bottleneck) => Some(bottleneck.stage.pid),
+            _ => None,
+        })
+    };
+    let (runs, gzip, starved) = ((0.99, 0.0, 0.0), (0.93, 0.0, 0.07), (0.0, 0.0, 1.0));
+    let writer = Some((0, LinkSide::Room));
+    assert_eq!(named(&[runs, gzip, starved], 0.3, None), Some(1));
+    assert_eq!(named(&[runs, gzip, starved], 0.3, writer), None);
+    assert_eq!(named(&[runs, gzip, starved], 0.0, writer), None);
+    for fill in [0.6, 1.0] {
+        assert_eq!(named(&[runs, gzip, starved], fill, writer), Some(2));
+    }
+    // It writes little at a time, and its reader waits for it.
+    let wc = (0.2, 0.0, 0.8);
+    assert_eq!(named(&[runs, wc, starved], 0.01, writer), Some(1));
+    let reader = Some((1, LinkSide::Input));
+    assert_eq!(named(&[(0.93, 0.0, 0.0), runs], 0.9, reader), None);
+    assert_eq!(named(&[(0.93, 0.0, 0.0), runs], 0.0, reader), Some(1));
+    assert_eq!(named(&[(0.1, 0.9, 0.0), runs], 0.9, reader), Some(2));
+}
+
 /// `(sha1sum /dev/zero >/dev/null & tail -f log | sed -u ...) 2>&1 | grep ...`
 #[test]
 fn who_only_inherited_a_standard_error_is_no_bottleneck() {
