@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::{Arc, OnceLock};
 
-use crate::buffer::{Buffer, Pages};
+use crate::buffer::{Buffer, BufferError, Pages};
 use crate::pipe::page_size;
 
 /// Constant bytes that can be sent by reference any number of times.
@@ -31,8 +31,14 @@ struct Shared {
 /// Repeating at least this many bytes is worth laying out many copies.
 const MANY_FROM: u128 = 256 << 10;
 
-/// Approximate length of such a layout, in bytes.
-const MANY: usize = 1 << 20;
+/// Approximate lengths of such a layout in bytes, and its pages. A limit of the address space
+/// (RLIMIT_AS) may refuse the first ones.
+const LAYOUTS: [(usize, Pages); 4] = [
+    (1 << 20, Pages::Huge),
+    (1 << 20, Pages::Base),
+    (256 << 10, Pages::Base),
+    (64 << 10, Pages::Base),
+];
 
 impl Frozen {
     /// Copies `data` into pages of its own.
@@ -54,7 +60,7 @@ impl Frozen {
     /// whole number of copies.
     pub(super) fn layout(&self, total: u128) -> &Buffer {
         let once = &self.0.once;
-        if total < MANY_FROM || once.len() > MANY / 2 {
+        if total < MANY_FROM {
             return once;
         }
         // Not get_or_init: if another thread is laying out copies during a fork,
@@ -81,21 +87,14 @@ impl From<Buffer> for Frozen {
     }
 }
 
-/// Lays out as many copies as make up whole pages, if that is at most
-/// [`MANY`] bytes; otherwise about [`MANY`] bytes, of which the last page is
-/// partial and takes a slot.
+/// Lays out copies in the first memory that can be had. `None` if two don't fit into any.
 fn lay_out(once: &[u8]) -> Option<Buffer> {
-    let len = once.len();
-    let aligned = len * (page_size() / gcd(len, page_size()));
-    let unit = if aligned <= MANY { aligned } else { len };
-    let mut many = Buffer::builder()
-        .len(MANY / unit * unit)
-        .pages(Pages::Huge)
-        .touched(false)
-        .map()
-        .ok()?;
-    many[..len].copy_from_slice(once);
-    let mut done = len;
+    let fitting = LAYOUTS.iter().filter(|(most, _)| once.len() <= most / 2);
+    let mut many = fitting
+        .map(|(most, pages)| map_layout(once.len(), *most, *pages))
+        .find_map(Result::ok)?;
+    let mut done = once.len();
+    many[..done].copy_from_slice(once);
     while done < many.len() {
         let step = done.min(many.len() - done);
         many.copy_within(..step, done);
@@ -104,6 +103,15 @@ fn lay_out(once: &[u8]) -> Option<Buffer> {
     // As for `once`.
     let _ = many.set_read_only();
     Some(many)
+}
+
+/// Maps memory for as many copies of `len` bytes as make up whole pages, if that is at most `most`
+/// bytes; otherwise for about `most` bytes, of which the last page is partial and takes a slot.
+fn map_layout(len: usize, most: usize, pages: Pages) -> Result<Buffer, BufferError> {
+    let aligned = len * (page_size() / gcd(len, page_size()));
+    let unit = if aligned <= most { aligned } else { len };
+    let asked = Buffer::builder().len(most / unit * unit);
+    asked.pages(pages).touched(false).map()
 }
 
 fn gcd(a: usize, b: usize) -> usize {

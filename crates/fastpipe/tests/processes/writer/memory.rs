@@ -1,8 +1,9 @@
 //! Memory use of a writer, including locked memory and a lack of huge pages.
 
 use std::fs::File;
+use std::io::Read;
 use std::os::fd::OwnedFd;
-use std::thread::scope;
+use std::thread::{self, scope};
 
 use crate::common::onward::{Onward, hold_and_read_on, splice};
 use crate::common::process::{become_ordinary, in_own_process, set_huge_pages};
@@ -15,7 +16,7 @@ use crate::common::writers::{
 use crate::common::{pipe_of, read_all};
 use fastpipe::buffer::{Pages, huge_page_size};
 use fastpipe::method::Method;
-use fastpipe::writer::{CopyReason, Writer};
+use fastpipe::writer::{CopyReason, Frozen, Writer};
 use rustix::mm::{MlockAllFlags, mlockall};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -223,6 +224,16 @@ fn without_lockable_memory_the_rest_is_copied() {
     });
 }
 
+/// Sets the limit of the address space to what is in use, and this many bytes. Returns the limit before.
+fn limit_space(more: usize) -> Rlimit {
+    let before = getrlimit(Resource::As);
+    let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
+    let pages: u64 = statm.split(' ').next().unwrap().parse().unwrap();
+    let current = Some(pages * fastpipe::pipe::page_size() as u64 + more as u64);
+    setrlimit(Resource::As, Rlimit { current, ..before }).unwrap();
+    before
+}
+
 /// Pages that are handed over may need twice the memory of a loan, or another region beside the old one.
 #[test]
 fn a_loan_with_memory_for_one_copy_only_is_copied() {
@@ -232,19 +243,7 @@ fn a_loan_with_memory_for_one_copy_only_is_copied() {
             let (reader, writer) = pipe_of(64 * KIB);
             let reading = expecting(reader, &[64 * KIB]);
             let mut out = setting.builder.at_once().open(writer).unwrap();
-            let unlimited = getrlimit(Resource::As);
-            let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
-            let pages: u64 = statm.split(' ').next().unwrap().parse().unwrap();
-            let current =
-                Some(pages * fastpipe::pipe::page_size() as u64 + (LONG + LONG / 2) as u64);
-            setrlimit(
-                Resource::As,
-                Rlimit {
-                    current,
-                    ..unlimited
-                },
-            )
-            .unwrap();
+            let unlimited = limit_space(LONG + LONG / 2);
             let mut at = 0;
             for (ask, len) in [(KIB, KIB), (LONG, MIB), (KIB, KIB), (MIB, MIB)] {
                 let lent = out.lend(ask);
@@ -256,6 +255,42 @@ fn a_loan_with_memory_for_one_copy_only_is_copied() {
             setrlimit(Resource::As, unlimited).unwrap();
             assert_eq!(out.finish().unwrap().counts.bytes, at as u64);
             assert_eq!(reading.join().unwrap(), at as u64, "{setting:?}");
+        }
+    });
+}
+
+/// Reads lines of "y" to the end, and returns the number of bytes.
+fn expect_lines(mut from: File) -> u64 {
+    let lines = b"y\n".repeat(32 * KIB);
+    let mut got = vec![0; lines.len()];
+    let mut bytes = 0;
+    while from.read_exact(&mut got).is_ok() {
+        assert!(got == lines, "after {bytes} bytes");
+        bytes += got.len() as u64;
+    }
+    bytes
+}
+
+/// The layout of a repeated line is 1 MiB of huge pages, which takes more than 4 MiB to reserve.
+#[test]
+fn a_repeated_line_is_sent_many_at_a_time_with_little_memory() {
+    const LINES: u64 = 100 * MIB as u64;
+    in_own_process(|| {
+        for free in [3 * MIB, 1000 * KIB] {
+            let (reader, writer) = pipe_of(64 * KIB);
+            let reading = thread::spawn(move || expect_lines(File::from(reader)));
+            let mut out = Writer::builder().open(writer).unwrap();
+            let line = Frozen::new(b"y\n").unwrap();
+            let unlimited = limit_space(free);
+            out.repeat(&line, LINES).unwrap();
+            setrlimit(Resource::As, unlimited).unwrap();
+            let report = out.finish().unwrap();
+            assert_eq!(reading.join().unwrap(), 2 * LINES);
+            let calls = report.counts.moving_calls;
+            assert!(
+                calls <= 2 * LINES / (32 * KIB as u64),
+                "{free}: {calls} calls"
+            );
         }
     });
 }
