@@ -6,8 +6,11 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context, anyhow};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FileType, OFlags, fcntl_getfl, fstat};
 use rustix::io::Errno;
+use rustix::net::getpeername;
+use rustix::net::sockopt::socket_acceptconn;
 use rustix::termios::tcgetwinsize;
 
 pub use crate::interrupt::Interrupted;
@@ -54,7 +57,8 @@ pub fn to_stdout(written: io::Result<()>) -> anyhow::Result<()> {
 }
 
 /// Returns an error if standard output is closed or can only be read: data written there would
-/// be lost, since the standard library ignores EBADF.
+/// be lost, since the standard library ignores EBADF. Likewise if it is a socket that was never
+/// connected: EPIPE would look as if a reader had left, and one that listens never has room.
 ///
 /// # Errors
 /// Wrong usage: the shell was told to close it, or to open it for reading (`1< file`).
@@ -66,7 +70,24 @@ pub fn require_stdout() -> anyhow::Result<()> {
     if flags & OFlags::ACCMODE == OFlags::RDONLY {
         return Err(usage("standard output is open for reading only"));
     }
+    if is_never_connected(io::stdout()) {
+        return Err(usage("standard output: the socket is not connected"));
+    }
     Ok(())
+}
+
+/// Whether this is a stream socket that listens, or that has no peer and never had one. After a
+/// connection has ended, getpeername(2) may find no peer either, but poll(2) then reports POLLRDHUP.
+/// One that is being connected can be waited for.
+fn is_never_connected(output: impl AsFd) -> bool {
+    if getpeername(&output) != Err(Errno::NOTCONN) {
+        return false;
+    }
+    let mut fds = [PollFd::new(&output, PollFlags::RDHUP)];
+    let polled = poll(&mut fds, Some(&Timespec::default()));
+    let events = fds[0].revents();
+    let is_idle = events.contains(PollFlags::HUP) && !events.contains(PollFlags::RDHUP);
+    socket_acceptconn(&output) == Ok(true) || (polled.is_ok() && is_idle)
 }
 
 /// Returns an error if the process may have less address space than `needed` bytes. Rust aborts
@@ -254,7 +275,47 @@ fn status_of_signal(signal: i32) -> u8 {
 
 #[cfg(test)]
 mod tests {
+    use std::net::{TcpListener, TcpStream};
+    use std::os::linux::net::SocketAddrExt;
+    use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
+
+    use rustix::net::{AddressFamily, SocketType, socket};
+
     use super::*;
+
+    #[test]
+    fn sockets_without_a_peer_are_found() {
+        let name = format!("pipespeed-failure-{}", std::process::id());
+        let address = SocketAddr::from_abstract_name(name).unwrap();
+        assert!(is_never_connected(
+            UnixListener::bind_addr(&address).unwrap()
+        ));
+        assert!(is_never_connected(
+            TcpListener::bind("127.0.0.1:0").unwrap()
+        ));
+        for family in [AddressFamily::UNIX, AddressFamily::INET] {
+            let new = socket(family, SocketType::STREAM, None).unwrap();
+            assert!(is_never_connected(new), "{family:?}");
+        }
+    }
+
+    #[test]
+    fn a_socket_whose_peer_has_left_is_not_one_without() {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        assert!(!is_never_connected(&ours));
+        drop(theirs);
+        assert!(!is_never_connected(ours));
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let ours = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        assert!(!is_never_connected(&ours));
+        drop(listener.accept().unwrap());
+        // The answer to the first bytes is a reset.
+        while rustix::io::write(&ours, b"x").is_ok() {}
+        assert_eq!(getpeername(&ours), Err(Errno::NOTCONN));
+        assert!(!is_never_connected(ours));
+        let (_, pipe) = io::pipe().unwrap();
+        assert!(!is_never_connected(pipe));
+    }
 
     #[test]
     fn a_cause_is_not_repeated() {

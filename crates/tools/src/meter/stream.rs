@@ -15,8 +15,6 @@ use pipespeed_base::process::is_any_ready;
 use pipespeed_base::standard;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fs::{FileType, Mode, OFlags, Stat, fstat, stat, tell};
-use rustix::io::Errno;
-use rustix::net::getpeername;
 
 use super::format::sanitize;
 use super::options::MeterOptions;
@@ -52,10 +50,9 @@ pub fn run(options: &MeterOptions) -> u8 {
         }
     }
     let mut session = MeterSession::new(&options, size);
-    let is_unconnected = is_unconnected(stdout.as_fd());
     let mut ends = files
         .iter()
-        .filter_map(|path| pass_file(path, stdout.as_fd(), is_unconnected, &mut session));
+        .filter_map(|path| pass_file(path, stdout.as_fd(), &mut session));
     let end = match ends.next() {
         Some(end) => end,
         None if session.has_failed() => "input failed",
@@ -68,7 +65,6 @@ pub fn run(options: &MeterOptions) -> u8 {
 fn pass_file(
     path: &Path,
     output: BorrowedFd<'_>,
-    is_unconnected: bool,
     session: &mut MeterSession<'_>,
 ) -> Option<&'static str> {
     let name = printable(path);
@@ -96,10 +92,6 @@ fn pass_file(
             }
             let is_reached = done.end == End::Stopped || session.remaining() == Some(0);
             is_reached.then_some(SIZE_REACHED)
-        }
-        Err(error) if error.reader_is_gone() && is_unconnected => {
-            session.fail(TRANSFER, "standard output: the socket is not connected");
-            Some(OUTPUT_FAILED)
         }
         Err(error) if error.reader_is_gone() => Some(CONSUMER_GONE),
         Err(error) if error.side == Side::Output => {
@@ -188,12 +180,6 @@ fn wait_until_readable(fd: impl AsFd, within: Option<Duration>) -> io::Result<bo
     // A time out of range means no timeout.
     let within = within.and_then(|time| Timespec::try_from(time).ok());
     is_any_ready(&mut [PollFd::new(&fd, PollFlags::IN)], within.as_ref())
-}
-
-/// Whether the output is a socket without a peer: one that listens, say. Later that would not show,
-/// since a connection that was reset has none, either.
-fn is_unconnected(output: BorrowedFd<'_>) -> bool {
-    matches!(getpeername(output), Err(Errno::NOTCONN))
 }
 
 fn printable(path: &Path) -> String {

@@ -1,12 +1,15 @@
 //! Bad usage: exit status 2 and one line that names the option and the way
 //! out, before anything is done.
 
+use std::net::TcpListener;
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 
 use crate::common::{
     conditions, names_in, pipeline, pipespeed, run_alone, run_in, skip, start, start_into,
     usage_errors,
 };
+use rustix::net::{AddressFamily, SocketType, socket};
 
 /// Runs the command without standard input.
 #[track_caller]
@@ -211,4 +214,34 @@ fn empty_input_is_named_without_an_option() {
     let outcome = run_alone(pipespeed("read"));
     let outcome = outcome.refused(1, &["nothing to read: standard input is empty"]);
     assert!(!outcome.err.contains("--bytes"), "{outcome:#?}");
+}
+
+#[test]
+fn a_socket_that_was_never_connected_is_no_output() {
+    for args in [
+        "bench --list",
+        "check --only limits --json -",
+        "fizzbuzz --help",
+        "fizzbuzz --to 10",
+        "meter -q /dev/null",
+        "write --bytes 1000",
+        "yes",
+    ] {
+        let listener = OwnedFd::from(TcpListener::bind("127.0.0.1:0").unwrap());
+        let unconnected = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+        for output in [listener, unconnected] {
+            let outcome = start_into(pipespeed(args), output).finish();
+            outcome.refused(2, &["standard output: the socket is not connected"]);
+        }
+    }
+}
+
+#[test]
+fn a_reader_that_has_left_its_socket_ends_a_producer_quietly() {
+    for args in ["bench --list", "fizzbuzz --to 10", "yes"] {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        drop(theirs);
+        let done = start_into(pipespeed(args), OwnedFd::from(ours)).finish();
+        done.succeeded_in_silence();
+    }
 }

@@ -38,15 +38,6 @@ fn a_consumer_that_goes_early_is_shown_with_its_count() {
 }
 
 #[test]
-fn a_socket_without_a_peer_is_no_consumer_that_has_gone() {
-    let file = file_of(b"12345");
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let listener = std::os::fd::OwnedFd::from(listener);
-    let done = start_into(meter_of("-q", &file), listener).finish();
-    done.failed(16, &["standard output: the socket is not connected"]);
-}
-
-#[test]
 fn zeros_mean_that_nothing_was_said_as_with_pv() {
     let file = file_of(&vec![b'x'; 100_000]);
     let mut command = meter_of("-s 0 -L 0 -i 0 -w 0 -B 0 -q", &file);
