@@ -116,8 +116,11 @@ pub struct MeterArgs {
     /// Needed if the producer sends its memory with vmsplice and reuses it after
     /// one more pipe's worth of data, as the published double buffering does:
     /// without copying, that memory may still be unread in the output pipe. Also for a
-    /// file that is changed while the meter runs: its readers may see the changes. What is
-    /// changed after the meter has ended, they never see.
+    /// file that is changed while the meter runs: its readers may see the changes. If a reader
+    /// passes the data on to another pipe with splice (pv, another meter), changes may be seen
+    /// there even after the meter has ended. Also if others write to the same open output file,
+    /// as in '(a & b) > file': without copying, one may overwrite what the other has written,
+    /// unless the file is opened to append (>>).
     #[arg(short = 'C', long, help_heading = DATA)]
     pub no_splice: bool,
     /// Enlarge the pipe at standard input, which is faster.

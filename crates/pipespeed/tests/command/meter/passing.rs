@@ -271,6 +271,54 @@ fn a_file_that_changes_after_the_end_does_not_change_what_is_read() {
     }
 }
 
+/// Pages that the first meter splices would outlast it in the pipe of the second one.
+#[test]
+fn a_copy_does_not_change_after_the_end_behind_another_meter() {
+    const CAPACITY: usize = 1 << 20;
+    const LEN: usize = 2 * CAPACITY - (64 << 10);
+    let bytes = data(LEN);
+    let file = file_of(&bytes);
+    let (between, into) = std::io::pipe().unwrap();
+    let (mut out, last) = std::io::pipe().unwrap();
+    if [&into, &last]
+        .into_iter()
+        .any(|end| pipe::set_capacity(end, CAPACITY).is_err())
+    {
+        return skip("a pipe can't be enlarged to 1 MiB here");
+    }
+    let mut first = meter("-q -C");
+    first.arg(file.path());
+    let first = start_into(first, into);
+    let mut second = meter("-q");
+    second.stdin(between);
+    let second = start_into(second, last);
+    first.finish().succeeded_in_silence();
+    file.as_file().write_all_at(&[b'!'; LEN], 0).unwrap();
+    let mut got = Vec::new();
+    out.read_to_end(&mut got).unwrap();
+    second.finish().succeeded_in_silence();
+    assert!(got == bytes);
+}
+
+/// Other writers at the same offset: splice(2) looks at it before it writes, and moves it after.
+#[test]
+fn a_copy_loses_nothing_where_others_write_to_the_same_open_file() {
+    let bytes = data(1_400_000);
+    let input = file_of(&bytes);
+    let output = file_of(b"");
+    let running: Vec<_> = (0..4)
+        .map(|_| {
+            let mut command = meter("-q -C");
+            command.arg(input.path());
+            start_into(command, output.as_file().try_clone().unwrap())
+        })
+        .collect();
+    for meter in running {
+        meter.finish().succeeded_in_silence();
+    }
+    assert_eq!(output.as_file().metadata().unwrap().len(), 5_600_000);
+}
+
 /// A pipe that holds bytes, from the `first` on as packets (O_DIRECT), of which a short read
 /// loses the rest.
 fn packets_after(first: usize, bytes: &[u8]) -> PipeReader {
