@@ -84,7 +84,7 @@ pub(super) fn tries_in_vain(
         others.any(|other| {
             let id = other.process.id;
             let is_stage = stages.iter().any(|stage| stage.process.id == id);
-            is_stage && id != candidate.stage.process.id && is_busy(other)
+            is_stage && id != candidate.stage.process.id && awake_of(other) >= MIN_OWN
         })
     };
     let mut tried = candidate.stage.tried.iter();

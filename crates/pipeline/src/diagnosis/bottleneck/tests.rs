@@ -55,6 +55,10 @@ fn who_asks_in_vain_is_no_bottleneck_beside_one_that_works() {
     assert_eq!(named(&[runs, gzip, starved], 0.3, None), Some(1));
     assert_eq!(named(&[runs, gzip, starved], 0.3, writer), None);
     assert_eq!(named(&[runs, gzip, starved], 0.0, writer), None);
+    assert_eq!(
+        named(&[runs, (0.66, 0.0, 0.34), starved], 0.0, writer),
+        None
+    );
     for fill in [0.6, 1.0] {
         assert_eq!(named(&[runs, gzip, starved], fill, writer), Some(2));
     }
