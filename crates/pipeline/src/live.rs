@@ -397,6 +397,7 @@ impl<'a> Live<'a> {
         let members = group.iter().filter_map(|id| {
             Some(LiveProcess {
                 process: processes.get(id)?,
+                whole: &self.observer.tallies.get(id)?.process,
                 history: self
                     .histories
                     .get(id)

@@ -3,6 +3,7 @@
 mod busiest;
 mod delay;
 mod fill;
+pub(super) mod idle;
 mod limiter;
 mod room;
 mod unnamed;
@@ -136,6 +137,7 @@ impl Bottleneck {
 /// The bottleneck of each pipeline with a process that was asked for. Those
 /// with a process in `tied` are left out.
 pub(super) fn bottlenecks(observation: &Observation, tied: &BTreeSet<i32>) -> Vec<Finding> {
+    let observation = &*idle::with_idle_workers(observation);
     let mut edges = observation.edges();
     // Many stages may have the same pipe.
     let mut unused: BTreeMap<LinkId, bool> = BTreeMap::new();

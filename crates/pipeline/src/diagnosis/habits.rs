@@ -24,6 +24,8 @@ const MIN_TIMES_OF_RUNNING: f64 = 5.0;
 const MAX_ROOMY: f64 = 0.25;
 /// A reader that waits for input for this share of the time mostly finds a pipe empty.
 const MIN_STARVED: f64 = 0.5;
+/// Where writes of a process are mostly in vain, its bytes a call are few beside those that its reader takes.
+const MAX_TIMES_WRITTEN: f64 = 16.0;
 
 /// Pipes whose lock is held.
 pub(super) fn held(observation: &Observation) -> Vec<Finding> {
@@ -130,10 +132,10 @@ fn small(
     };
     let mut ends = observed.process.ends.iter();
     let has_end = ends.any(|end| side.has(end) && observation.link(end.pipe).is_some());
-    let is_vain = observed.tries(side)
-        && !(side == LinkSide::Room && has_room(observation, adjacency, observed));
     let calls_per_s = calls as f64 / observed.counted_s;
     let bytes_per_call = bytes as f64 / calls.max(1) as f64;
+    let has_room = || has_room(observation, adjacency, observed, bytes_per_call);
+    let is_vain = observed.tries(side) && !(side == LinkSide::Room && has_room());
     if !has_end || is_vain || bytes_per_call > MAX_SMALL || calls_per_s < MIN_WAKES_PER_S {
         return None;
     }
@@ -153,7 +155,12 @@ fn small(
 
 /// Whether there is room for nearly every write to the next stages, so that hardly any is in vain: they mostly wait
 /// for input. Few looks into a pipe prove little.
-fn has_room(observation: &Observation, adjacency: &Adjacency, observed: &Observed) -> bool {
+fn has_room(
+    observation: &Observation,
+    adjacency: &Adjacency,
+    observed: &Observed,
+    bytes_per_write: f64,
+) -> bool {
     let next = adjacency.after.get(&observed.process.id.pid);
     let next = next.into_iter().flatten();
     let mut outputs = next.peekable();
@@ -161,7 +168,11 @@ fn has_room(observation: &Observation, adjacency: &Adjacency, observed: &Observe
         let fill = observation.link(*link).and_then(|link| link.fill);
         let reader = observation.find(*to);
         let starved = reader.map_or(0.0, |reader| reader.share_on(*link, LinkSide::Input));
-        fill.is_some_and(|fill| fill < MAX_ROOMY) && starved >= MIN_STARVED
+        let read = reader.and_then(|reader| reader.io);
+        let bytes_per_read = read.map(|io| io.read_bytes as f64 / io.reads.max(1) as f64);
+        fill.is_some_and(|fill| fill < MAX_ROOMY)
+            && starved >= MIN_STARVED
+            && bytes_per_read.is_some_and(|bytes| bytes <= MAX_TIMES_WRITTEN * bytes_per_write)
     };
     outputs.peek().is_some() && outputs.all(is_roomy)
 }
@@ -370,7 +381,7 @@ mod tests {
         };
         assert_eq!(pids(findings), [1]);
         // It writes a few lines at a time, of which the reader takes several.
-        let node = |is_tried: bool, fill, starved: f64| {
+        let node = |is_tried: bool, fill, starved: f64, reads_made: u64| {
             // It has inherited an end of another pipe, of which nothing is known.
             let ends = vec![writes(1, 7), writes(251, 8)];
             let mut writer = busy(process(1, "node", ends), 1.0, 0.0, 0.0);
@@ -384,7 +395,7 @@ mod tests {
                 ..Io::default()
             });
             reader.io = Some(Io {
-                reads: 90_000,
+                reads: reads_made,
                 read_bytes: 13_000_000,
                 ..Io::default()
             });
@@ -392,11 +403,13 @@ mod tests {
             observation.pipes[0].fill = Some(fill);
             pids(small_calls(&observation))
         };
-        assert_eq!(node(false, 0.9, 0.8), [1]);
-        assert_eq!(node(true, 0.01, 0.8), [1]);
-        assert_eq!(node(true, 0.9, 0.8), [0; 0]);
+        assert_eq!(node(false, 0.9, 0.8, 90_000), [1]);
+        assert_eq!(node(true, 0.01, 0.8, 90_000), [1]);
+        assert_eq!(node(true, 0.9, 0.8, 90_000), [0; 0]);
+        // It writes as much as there is room for, mostly nothing.
+        assert_eq!(node(true, 0.01, 0.8, 400), [0; 0]);
         // Its reader works, and the pipe was full between the few looks.
-        assert_eq!(node(true, 0.2, 0.1), [0; 0]);
+        assert_eq!(node(true, 0.2, 0.1, 90_000), [0; 0]);
     }
 
     #[test]

@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+pub(crate) use self::bottleneck::idle::locked_share;
 pub use self::bottleneck::{ActiveStage, Bottleneck, Certainty, Delay, PausingStage, Room};
 pub use self::deadlock::{Deadlock, DeadlockKind, DeadlockMember, PossibleEnd, WaitReason};
 pub use self::habits::SmallPipeCause;

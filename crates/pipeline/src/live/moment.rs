@@ -6,11 +6,11 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::history::{History, StageWindow};
-use crate::diagnosis::{Bottleneck, Deadlock, Finding, Unread, diagnose};
-use crate::graph::Process;
+use crate::diagnosis::{Bottleneck, Deadlock, Finding, Unread, diagnose, locked_share};
+use crate::graph::{LinkSide, Process};
 use crate::observe::{Observation, ObservedLink};
 use crate::proc::silent::SilentProcess;
-use crate::proc::{LinkId, ProcessId};
+use crate::proc::{LinkFd, LinkId, ProcessId};
 use crate::processors::Load;
 use crate::sample::Observed;
 use crate::sample::slice::Slice;
@@ -126,6 +126,8 @@ pub struct StageLink {
 /// A process that is watched, with its history.
 pub(super) struct LiveProcess<'a> {
     pub(super) process: &'a Process,
+    /// The process with all its ends.
+    pub(super) whole: &'a Process,
     pub(super) history: &'a History,
     pub(super) is_asked: bool,
     pub(super) ancestors: Vec<i32>,
@@ -163,6 +165,26 @@ impl LiveProcess<'_> {
     }
 }
 
+/// Adds all ends of the links at which some wait for input, and others for a lock: these may wait for their
+/// turn to read there, and were never seen to use the link.
+fn add_shared_ends(observed: &mut [Observed], members: &[LiveProcess<'_>]) {
+    let waits = observed.iter().flat_map(|process| &process.on);
+    let waits = waits.filter(|on| on.side == LinkSide::Input && on.share > 0.0);
+    let awaited: BTreeSet<LinkId> = waits.map(|on| on.pipe).collect();
+    let locked = observed.iter().zip(members);
+    let locked = locked.filter(|(process, _)| locked_share(process) > 0.0);
+    let ends = locked.flat_map(|(_, member)| &member.whole.ends);
+    let shared = ends.filter(|end| end.reads && awaited.contains(&end.pipe));
+    let shared: BTreeSet<LinkId> = shared.map(|end| end.pipe).collect();
+    for (process, member) in observed.iter_mut().zip(members) {
+        let is_shared = |end: &&LinkFd| shared.contains(&end.pipe);
+        let mut ends = process.process.ends.to_vec();
+        ends.retain(|end| !is_shared(&end));
+        ends.extend(member.whole.ends.iter().filter(is_shared).cloned());
+        process.process.ends = ends.into();
+    }
+}
+
 /// The pipelines among processes that are connected by pipes: several, where a process only
 /// holds the ends of others' pipes.
 pub(super) fn pipelines(
@@ -191,7 +213,9 @@ pub(super) fn pipelines(
         .map(|member| member.observed(&member.history.second()));
     let second = observation(of_second.collect());
     let recent = |member: &LiveProcess<'_>| member.observed(&member.history.last(BOTTLENECK_TIME));
-    let findings = diagnose(&observation(members.iter().map(recent).collect()));
+    let mut recent: Vec<Observed> = members.iter().map(recent).collect();
+    add_shared_ends(&mut recent, members);
+    let findings = diagnose(&observation(recent));
     let edges = minute.edges();
     let by_id = members.iter().map(|member| (member.process.id, member));
     let by_id: BTreeMap<ProcessId, &LiveProcess<'_>> = by_id.collect();
@@ -248,9 +272,11 @@ pub(super) fn pipelines(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixtures::{busy, observation, process, reads, writes};
-    use crate::graph::LinkSide;
+    use crate::fixtures::{
+        busy, frozen, observation, on_input, on_outside, process, reads, writes,
+    };
     use crate::live::history::tests::{history, slice};
+    use crate::sample::OnLink;
     use crate::wait::Outside;
 
     /// The pipelines of a chain of processes with these seconds.
@@ -284,6 +310,7 @@ mod tests {
         let members: Vec<LiveProcess<'_>> = members
             .map(|(process, history)| LiveProcess {
                 process,
+                whole: process,
                 history,
                 is_asked: true,
                 ancestors: Vec::new(),
@@ -344,5 +371,39 @@ mod tests {
     fn stages_that_wait_by_turns_are_not_blamed() {
         let found = chain(&[vec![slice(50, 50, 0); 9], vec![slice(50, 0, 50); 9]]);
         assert!(found[0].bottleneck.is_none() && found[0].is_by_turns);
+    }
+
+    /// An idle pool: the worker that waits for its turn was never seen at the pipe of the jobs.
+    #[test]
+    fn worker_that_waits_for_a_lock_has_the_end_that_others_use() {
+        let input = OnLink {
+            pipe: LinkId::pipe(7),
+            side: LinkSide::Input,
+            share: 1.0,
+            thread_share: 1.0,
+        };
+        let has_end = |outside: Outside| {
+            let whole = process(3, "worker", vec![reads(3, 7), writes(4, 8), writes(5, 9)]);
+            let used = process(3, "worker", vec![writes(4, 8)]);
+            let mut reader = frozen(process(2, "worker", vec![reads(3, 7)]), on_input(7));
+            reader.on = vec![input];
+            let mut observed = [reader.clone(), frozen(used, on_outside(outside))];
+            let history = History::default();
+            let members = [&reader.process, &whole].map(|whole| LiveProcess {
+                process: whole,
+                whole,
+                history: &history,
+                is_asked: true,
+                ancestors: Vec::new(),
+                tally: None,
+                arguments: None,
+            });
+            add_shared_ends(&mut observed, &members);
+            let ends = &observed[1].process;
+            assert!(!ends.holds(LinkId::pipe(9), LinkSide::Room));
+            ends.holds(LinkId::pipe(7), LinkSide::Input)
+        };
+        assert!(has_end(Outside::Lock));
+        assert!(!has_end(Outside::Timer));
     }
 }

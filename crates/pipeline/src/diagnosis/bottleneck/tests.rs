@@ -1,4 +1,5 @@
 mod children;
+mod idle;
 mod processors;
 mod unnamed;
 

@@ -1,0 +1,98 @@
+//! Pools whose workers take turns at the jobs.
+
+use super::*;
+
+/// The pipe of the jobs, and that of the results.
+const JOBS: u64 = 7;
+const RESULTS: u64 = 8;
+
+/// A worker of a pool in this state, which it had all the time.
+fn worker(pid: i32, thread: ThreadState) -> Observed {
+    let ends = vec![reads(3, JOBS), writes(6, RESULTS)];
+    frozen(child_of(2, process(pid, "python3", ends)), thread)
+}
+
+/// The parent of the workers: a thread waits for results, another one is in this state.
+fn parent(thread: ThreadState) -> Observed {
+    let ends = vec![writes(4, JOBS), reads(5, RESULTS)];
+    let mut parent = frozen(process(2, "python3", ends), on_input(RESULTS));
+    parent.threads.push(thread);
+    parent
+}
+
+/// The process that is the bottleneck, if each link has so many unread bytes.
+fn named(stages: Vec<Observed>, unread: u64) -> Option<i32> {
+    let mut observation = observation(stages);
+    for pipe in &mut observation.pipes {
+        (pipe.fill, pipe.unread) = (Some(0.0), Some(unread));
+    }
+    let mut findings = bottlenecks(&observation, &BTreeSet::new()).into_iter();
+    findings.find_map(|finding| match finding {
+        Finding::Bottleneck(bottleneck) => Some(bottleneck.stage.pid),
+        _ => None,
+    })
+}
+
+/// `multiprocessing.Pool` without any job, while its parent waits for a connection.
+#[test]
+fn idle_worker_that_waits_for_its_turn_is_no_bottleneck() {
+    for lock in [Outside::Lock, Outside::LockOrTimer, Outside::FileLock] {
+        for count in [1, 2, 5] {
+            let mut stages = vec![
+                parent(on_outside(Outside::Socket)),
+                worker(3, on_input(JOBS)),
+            ];
+            stages.extend((0..count).map(|at| worker(4 + at, on_outside(lock))));
+            assert_eq!(named(stages, 0), None, "{lock:?} {count}");
+        }
+    }
+}
+
+#[test]
+fn who_sleeps_between_jobs_is_named_before_idle_workers() {
+    let ends = vec![writes(4, JOBS)];
+    let parent = frozen(process(2, "python3", ends), on_outside(Outside::Timer));
+    let stages = vec![
+        parent,
+        worker(3, on_input(JOBS)),
+        worker(4, on_outside(Outside::Lock)),
+    ];
+    assert_eq!(named(stages, 0), Some(2));
+}
+
+#[test]
+fn worker_that_computes_is_named_before_idle_ones() {
+    let mut busy = worker(5, ThreadState::Working);
+    busy.shares = Shares {
+        runs: 1.0,
+        ..Shares::default()
+    };
+    (busy.is_frozen, busy.ran_s) = (false, 2.0);
+    let stages = vec![
+        parent(on_outside(Outside::Socket)),
+        worker(3, on_input(JOBS)),
+        worker(4, on_outside(Outside::Lock)),
+        busy,
+    ];
+    assert_eq!(named(stages, 0), Some(5));
+}
+
+#[test]
+fn worker_that_waits_for_a_lock_over_its_job_is_the_bottleneck() {
+    let all = |thread: ThreadState| {
+        vec![
+            parent(thread),
+            worker(3, on_input(JOBS)),
+            worker(4, on_outside(Outside::Lock)),
+        ]
+    };
+    // There are more jobs, or the parent only waits for this one.
+    assert_eq!(named(all(on_outside(Outside::Socket)), 100), Some(4));
+    assert_eq!(named(all(on_child()), 0), Some(4));
+    // Nobody waits for the next job.
+    let stages = vec![
+        parent(on_outside(Outside::Socket)),
+        worker(4, on_outside(Outside::Lock)),
+    ];
+    assert_eq!(named(stages, 0), Some(4));
+}
