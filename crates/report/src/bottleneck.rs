@@ -250,10 +250,9 @@ pub(super) fn describe_lack(names: Vec<String>, is_one: bool, delay: &Delay) -> 
 /// `other processes use 0.88 of processor 1 (end or move them)`.
 fn describe_delay(delay: &Delay, is_one: bool) -> String {
     let its = if is_one { "its" } else { "their" };
-    let place = |allowed: &Option<CpuList>| match allowed {
-        Some(only) if only.len() == 1 => format!("processor {only}"),
-        Some(several) => format!("{its} {} processors", several.len()),
-        None => "the processors".to_owned(),
+    let place = |allowed: &CpuList| match allowed.len() {
+        1 => format!("processor {allowed}"),
+        several => format!("{its} {several} processors"),
     };
     match delay {
         Delay::Quota(quota) => format!(
@@ -281,10 +280,9 @@ fn describe_delay(delay: &Delay, is_one: bool) -> String {
             allowed,
             processors,
         } => {
-            let place = match (allowed, processors) {
-                (Some(only), 1) => format!("processor {only}"),
-                (_, 1) => "one processor".to_owned(),
-                (_, several) => format!("{several} processors"),
+            let place = match processors {
+                1 => format!("processor {allowed}"),
+                several => format!("{several} processors"),
             };
             let is_most = *used >= MIN_LARGEST * *processors as f64;
             if *stages == 1 {

@@ -20,7 +20,7 @@ fn a_stage_that_mostly_waits_is_not_said_to_need_to_be_faster() {
     };
     let delays = [
         Delay::Others {
-            allowed: CpuList::parse("1"),
+            allowed: CpuList::parse("1").unwrap(),
             processors: 0.88,
         },
         Delay::Quota(Quota {
@@ -36,7 +36,7 @@ fn a_stage_that_mostly_waits_is_not_said_to_need_to_be_faster() {
             },
             used: 0.12,
             are_children: false,
-            allowed: CpuList::parse("1"),
+            allowed: CpuList::parse("1").unwrap(),
             processors: 1,
         },
         Delay::Hypervisor { steal: 0.4 },
@@ -77,7 +77,7 @@ fn a_stage_of_small_calls_that_waits_for_a_processor_needs_both() {
     let mut bottleneck = fixtures::bottleneck(7, "sed", Shares::default());
     (bottleneck.shares.runs, bottleneck.shares.queued) = (0.65, 0.35);
     bottleneck.delay = Some(Delay::Others {
-        allowed: None,
+        allowed: CpuList::parse("0-1").unwrap(),
         processors: 1.3,
     });
     let text = describe_bottleneck(&bottleneck, true).remedy;
@@ -142,7 +142,7 @@ fn children_are_not_said_to_be_all_that_helps() {
             largest: bottleneck.stage.clone(),
             used: 1.86,
             are_children: true,
-            allowed: None,
+            allowed: CpuList::parse("0-1").unwrap(),
             processors: 2,
         });
     });
@@ -310,7 +310,7 @@ fn several_stages_that_lack_processors_are_plural() {
     let text = describe_lack(names(), false, &Delay::Unknown);
     assert!(text.contains("what keeps them from running"), "{text}");
     let others = Delay::Others {
-        allowed: CpuList::parse("0-1"),
+        allowed: CpuList::parse("0-1").unwrap(),
         processors: 1.2,
     };
     let text = describe_lack(names(), false, &others);

@@ -46,8 +46,8 @@ pub enum Delay {
     Quota(Quota),
     /// Other processes use its processors.
     Others {
-        /// The processors that it may use; `None` if all.
-        allowed: Option<CpuList>,
+        /// The processors that it may use.
+        allowed: CpuList,
         /// How much of them others used, in processors.
         processors: f64,
     },
@@ -66,8 +66,8 @@ pub enum Delay {
         used: f64,
         /// Whether that are several children of it at once.
         are_children: bool,
-        /// The processors that it may use; `None` if all.
-        allowed: Option<CpuList>,
+        /// The processors that it may use.
+        allowed: CpuList,
         /// Their number.
         processors: usize,
     },
@@ -338,7 +338,7 @@ pub(super) fn delay(
         }
     } else if others >= MIN_OTHERS * busy {
         Delay::Others {
-            allowed: place.cloned(),
+            allowed: allowed.clone(),
             processors: others,
         }
     } else if let Some(quota) = quota {
@@ -358,7 +358,7 @@ pub(super) fn delay(
             largest: largest.who(),
             used: used.min(usages.len() as f64),
             are_children,
-            allowed: place.cloned(),
+            allowed: allowed.clone(),
             processors: usages.len(),
         }
     } else {

@@ -212,7 +212,7 @@ fn what_keeps_a_stage_from_running_is_named() {
         },
         used: 0.5,
         are_children: false,
-        allowed: allowed.clone(),
+        allowed: allowed.clone().unwrap(),
         processors: 1,
     };
     assert_eq!(cause(&works, 0.8, 0.0), own);
