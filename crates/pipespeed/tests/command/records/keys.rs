@@ -17,7 +17,7 @@ const PAGE: &str = include_str!("../../../../../docs/records.md");
 const COMMON: &str = "Every record";
 
 /// Fields that these records may lack, with what is in them, and why.
-const MAY_BE_MISSING: [(&str, &str); 29] = [
+const MAY_BE_MISSING: [(&str, &str); 30] = [
     (
         "boost/cases/way",
         "a pipe is only left out if several were raised",
@@ -37,6 +37,7 @@ const MAY_BE_MISSING: [(&str, &str); 29] = [
         "finding/sides",
         "nobody waits for a message in an event loop",
     ),
+    ("finding/writers", "the same"),
     ("finding/who", "the same"),
     ("pipe/device", "no FIFO is open on both sides"),
     ("pipe_id/device", "the same"),
