@@ -7,7 +7,7 @@ use crate::graph::LinkSide;
 use crate::observe::Observation;
 use crate::proc::LinkId;
 use crate::sample::{Observed, OnLink};
-use crate::wait::{BlockedOn, Outside, ThreadState};
+use crate::wait::Outside;
 
 /// The waits by which workers take turns.
 const LOCKS: [Outside; 3] = [Outside::Lock, Outside::LockOrTimer, Outside::FileLock];
@@ -29,7 +29,8 @@ pub(super) fn with_idle_workers(observation: &Observation) -> Cow<'_, Observatio
 }
 
 /// The link at which a worker waits for its turn to read, and the share of the time in which it does: while
-/// it waits for a lock, an equal worker waits for input there.
+/// it waits for a lock, an equal worker waits for input there. The only job of a pool may wait for another
+/// lock: that looks the same, and nothing is said of it.
 fn awaited_turn(observation: &Observation, worker: &Observed) -> Option<(LinkId, f64)> {
     let locked = locked_share(worker);
     if locked < MIN_TURNS {
@@ -49,7 +50,7 @@ fn awaited_turn(observation: &Observation, worker: &Observed) -> Option<(LinkId,
             .sum();
         // In the rest of the time somebody may hold the lock who works.
         let share = locked - (1.0 - waited).max(0.0);
-        (share >= MIN_TURNS && is_fed(observation, link, worker)).then_some((link, share))
+        (share >= MIN_TURNS).then_some((link, share))
     });
     turns.max_by(|a, b| a.1.total_cmp(&b.1))
 }
@@ -72,32 +73,6 @@ fn has_data(observation: &Observation, link: LinkId) -> bool {
 fn are_equal(one: &Observed, other: &Observed) -> bool {
     let (a, b) = (&one.process, &other.process);
     (a.parent, &a.name) == (b.parent, &b.name)
-}
-
-/// Whether somebody but the workers may write to a link, and does something else than to wait for them: it
-/// works, or waits for something outside, or for the data of others. The only job of a pool may wait for a
-/// lock, too, while who gave it waits for its result.
-fn is_fed(observation: &Observation, link: LinkId, worker: &Observed) -> bool {
-    let mut writers = observation.holders(link, LinkSide::Room);
-    writers.any(|writer| {
-        let is_other = |process: &Observed| {
-            process.process.id != writer.process.id && !are_equal(process, worker)
-        };
-        let gets_data = |link: LinkId| {
-            let mut sources = observation.holders(link, LinkSide::Room);
-            sources.any(is_other)
-        };
-        let is_occupied = |thread: &ThreadState| match thread {
-            ThreadState::Working | ThreadState::Disk | ThreadState::Stopped => true,
-            ThreadState::Waiting(BlockedOn::Outside(outside)) => !LOCKS.contains(outside),
-            ThreadState::Waiting(BlockedOn::Pipes { any_of, .. }) => {
-                let mut inputs = any_of.iter().filter(|wait| wait.side == LinkSide::Input);
-                inputs.any(|wait| gets_data(wait.pipe))
-            }
-            ThreadState::Waiting(_) => false,
-        };
-        !are_equal(writer, worker) && writer.threads.iter().any(is_occupied)
-    })
 }
 
 /// Counts a share of a worker's waits for locks as waits for input from a link.

@@ -83,7 +83,7 @@ mod tests {
     use super::*;
     use crate::graph::Scanner;
     use crate::proc::files::FdBudget;
-    use crate::wait::ThreadState;
+    use crate::wait::{BlockedOn, ThreadState};
 
     fn tally_of(proc: &Proc, pid: u32, name: &str, fd_budget: &FdBudget) -> Tally {
         let found = eventually(|| {
@@ -119,7 +119,10 @@ mod tests {
         };
         let is_full = |tally: &Tally| {
             let threads = tally.threads();
-            threads.iter().any(|thread| *thread != ThreadState::Working)
+            let waits_for_room = |thread: &ThreadState| {
+                matches!(thread, ThreadState::Waiting(BlockedOn::Pipes { .. }))
+            };
+            threads.iter().any(waits_for_room)
         };
         let before = try_until(is_full);
         kill_process(Pid::from_child(&perl), Signal::USR1).unwrap();
