@@ -152,6 +152,14 @@ impl Outside {
         }
     }
 
+    /// Whether a timeout ends the wait, or may.
+    pub fn may_be_timer(self) -> bool {
+        matches!(
+            self,
+            Outside::Timer | Outside::SocketOrTimer | Outside::EventOrTimer | Outside::LockOrTimer
+        )
+    }
+
     /// Its name in a sentence: "waits for ...".
     pub fn name(self) -> &'static str {
         match self {

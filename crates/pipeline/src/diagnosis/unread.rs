@@ -323,12 +323,20 @@ fn idle_reader(
             )
         )
     };
-    let has_loop = reader.language == Language::Python && reader.threads.iter().any(polls);
+    let is_python = reader.language == Language::Python;
+    let event_loop = reader
+        .threads
+        .iter()
+        .find(|state| is_python && polls(state));
+    let has_loop = event_loop.is_some();
     let is_awaited = !has_loop && reader.threads.iter().any(waits_for);
     IdleReader {
         who: reader.who(),
         fd: descriptor(reader, link, LinkSide::Input),
-        waits_for: reader.mainly(),
+        waits_for: match event_loop {
+            Some(ThreadState::Waiting(BlockedOn::Outside(what))) => Some(*what),
+            _ => reader.mainly(),
+        },
         children: reader.children.clone().filter(|_| !has_loop),
         child: child.filter(|_| is_awaited).map(Observed::who),
         unread_by_writer: unread_between(observation, reader, writer),

@@ -111,16 +111,15 @@ pub(super) fn unread(observation: &Observation, unread: &Unread) -> String {
     let Some(reader) = unread.readers.first() else {
         return String::new();
     };
+    let unless = if may_read_on(observation, reader, &unread.writer) {
+        ", unless it reads on later"
+    } else {
+        ""
+    };
     let fd = written_as(observation, unread.pipe, &unread.writer);
     let is_other = fd.is_some_and(|fd| fd > 2) && reader.unread_by_writer.is_none();
     // Only who starts the writer can leave out a stream, and only a standard one.
     if is_other || !gave_link(observation, reader, unread) {
-        let unless = match reader.unread_by_writer {
-            Some(_) if has_sleeping_thread(observation, &unread.writer) => {
-                format!(", unless {} reads on later", unread.writer.name)
-            }
-            _ => String::new(),
-        };
         return format!(
             "Remedy{unless}: {} must read what {} writes while it waits. {by_hand}",
             reader.who.name, unread.writer.name
@@ -142,13 +141,6 @@ pub(super) fn unread(observation: &Observation, unread: &Unread) -> String {
         }
         _ => read_both(language).to_owned(),
     };
-    // In Java the thread that waits for a child's end is always there.
-    let is_of_runtime = language == Language::Java && reader.child.is_some();
-    let unless = if is_of_runtime || has_sleeping_thread(observation, &reader.who) {
-        ", unless it reads on later"
-    } else {
-        ""
-    };
     let alternative =
         ignore(language, fd).map_or(String::new(), |how| format!(", or not ask for it ({how})"));
     format!(
@@ -159,16 +151,21 @@ pub(super) fn unread(observation: &Observation, unread: &Unread) -> String {
     )
 }
 
-/// Whether a thread of it sleeps, and may read after that.
-fn has_sleeping_thread(observation: &Observation, who: &Who) -> bool {
-    let sleeps = |state: &ThreadState| {
-        matches!(
-            state,
-            ThreadState::Waiting(BlockedOn::Outside(Outside::Timer))
-        )
+/// Whether a reader waits with a timeout, and may read after that; or the writer, if it leaves data of the reader
+/// unread. In Java the thread that waits for a child's end is always there.
+fn may_read_on(observation: &Observation, reader: &IdleReader, writer: &Who) -> bool {
+    let is_timed = |state: &ThreadState| match state {
+        ThreadState::Waiting(BlockedOn::Outside(what)) => what.may_be_timer(),
+        ThreadState::Waiting(BlockedOn::Pipes { or, .. }) => or.is_some_and(Outside::may_be_timer),
+        _ => false,
     };
-    let process = observation.find(who.pid);
-    process.is_some_and(|process| process.threads.iter().any(sleeps))
+    let has_timer = |who: &Who| {
+        let process = observation.find(who.pid);
+        process.is_some_and(|process| process.threads.iter().any(is_timed))
+    };
+    has_timer(&reader.who)
+        || reader.unread_by_writer.is_some() && has_timer(writer)
+        || reader.child.is_some() && language(observation, &reader.who) == Language::Java
 }
 
 /// Whether the writer has the link from the reader, which started it, directly or through others. A FIFO

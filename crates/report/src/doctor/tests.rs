@@ -147,6 +147,22 @@ fn only_who_started_the_writer_can_choose_its_streams() {
 }
 
 #[test]
+fn who_waits_with_a_timeout_may_read_on_by_itself() {
+    for (what, may_read_on) in [
+        (Outside::Event, false),
+        (Outside::EventOrTimer, true),
+        (Outside::LockOrTimer, true),
+    ] {
+        let yes = frozen(process(41, "yes", vec![writes(1, 7)]), on_room(7));
+        let node = frozen(process(42, "node", vec![reads(3, 7)]), waiting(what));
+        let text = screen(vec![yes, node], |_| {});
+        let text = text.split_whitespace().join(" ");
+        let is_said = text.contains("Remedy, unless it reads on later: node must read");
+        assert_eq!(is_said, may_read_on, "{text}");
+    }
+}
+
+#[test]
 fn what_nobody_reads_may_be_read_by_a_hidden_process() {
     let stages = vec![
         frozen(process(41, "yes", vec![writes(1, 7)]), on_room(7)),

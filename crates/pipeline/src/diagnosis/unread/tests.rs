@@ -37,15 +37,17 @@ fn a_parent_that_waits_and_does_not_read_is_named() {
     assert_eq!(unread.readers[0].child, Some(blocked().who()));
     // asyncio: the thread that waits holds nothing up.
     parent.language = Language::Python;
-    for (other, child) in [
-        (Outside::Timer, Some(blocked().who())),
-        (Outside::EventOrTimer, None),
+    parent.outside = [(Outside::Child, 1.0)].into();
+    for (other, child, waits_for) in [
+        (Outside::Timer, Some(blocked().who()), Outside::Child),
+        (Outside::EventOrTimer, None, Outside::EventOrTimer),
     ] {
         parent.threads[0] = on_outside(other);
         let [unread] = &found(vec![blocked(), parent.clone()])[..] else {
             panic!();
         };
-        assert_eq!(unread.readers[0].child, child);
+        let reader = &unread.readers[0];
+        assert_eq!((&reader.child, reader.waits_for), (&child, Some(waits_for)));
     }
 }
 
