@@ -377,8 +377,11 @@ mod tests {
             ("sleep 1000 & sleep 1000 & wait".to_owned(), 2, 2),
         ] {
             let tally = children_of(&script, all, awaited);
-            let names: Vec<&String> = tally.slice.names.keys().collect();
-            assert_eq!(names, ["sleep"], "{script}: {tally:?}");
+            // The shell that has started it by vfork(2) may be on its way to wait for it.
+            let names = tally.slice.names.iter();
+            let most = names.max_by_key(|(_, named)| named.each.samples);
+            let most = most.map(|(name, _)| name.as_str());
+            assert_eq!(most, Some("sleep"), "{script}: {tally:?}");
         }
     }
 

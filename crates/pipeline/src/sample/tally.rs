@@ -403,8 +403,13 @@ impl Tally {
         }
     }
 
-    /// What it has moved itself since the counters were read first.
+    /// What it has moved itself since the counters were read first. Not known of one that ended before they
+    /// were read for longer than its beginning is certain.
     fn own_io(&self) -> Option<Io> {
+        let counted = self.last.0.duration_since(self.first.0);
+        if self.has_ended && counted < MAX_BIRTH_ERROR {
+            return None;
+        }
         let io = self.first.1.io.zip(self.last.1.io);
         io.and_then(|(before, now)| now.since(before))
     }

@@ -544,9 +544,8 @@ fn bytes_of_a_short_command_are_counted() {
         let record = json_file(&directory.path().join("run.json"));
         let processes = record["processes"].as_array().unwrap().iter();
         let mut seq = processes.filter(|process| process["name"] == "seq");
-        // A busy machine may not even see it.
-        let written = number(&seq.next()?["io"]["written_bytes"]);
-        Some(written)
+        // A busy machine may not even see it, or not for long enough.
+        seq.next()?["io"]["written_bytes"].as_f64()
     });
     assert!(found.unwrap() > 1e6, "{found:?}");
 }
