@@ -80,6 +80,7 @@ mod tests {
     use pipespeed_testing::procs::eventually;
     use rustix::process::{Pid, Signal, kill_process};
 
+    use super::super::MAX_BIRTH_ERROR;
     use super::*;
     use crate::graph::Scanner;
     use crate::proc::files::FdBudget;
@@ -126,7 +127,11 @@ mod tests {
         };
         let before = try_until(is_full);
         kill_process(Pid::from_child(&perl), Signal::USR1).unwrap();
-        let after = try_until(|tally| !tally.tried.is_empty());
+        // Long enough for what it moved to be known once it has ended.
+        let after = try_until(|tally| {
+            let counted = tally.last.0.duration_since(tally.first.0);
+            !tally.tried.is_empty() && counted >= MAX_BIRTH_ERROR
+        });
         perl.kill().unwrap();
         perl.wait().unwrap();
         let ended = try_until(|tally| tally.has_ended);
