@@ -231,6 +231,13 @@ impl<'a> Live<'a> {
         let hidden_calls = stages
             .filter(|tally| tally.hides_calls && !tally.has_ended)
             .count();
+        let undersampled = groups.iter().flatten().filter(|id| {
+            let is_settled = |history: &History| history.is_settled();
+            let tally = self.observer.tallies.get(id);
+            tally.is_some_and(|tally| !tally.has_ended && tally.created.elapsed() >= TICK)
+                && !self.histories.get(id).is_some_and(is_settled)
+        });
+        let undersampled = undersampled.count();
         self.account.close(now, self.spent());
         self.next_moment = now + TICK;
         Moment {
@@ -239,6 +246,7 @@ impl<'a> Live<'a> {
             samples,
             cost: self.account.cost(),
             pipelines,
+            undersampled,
             hidden: self.observer.scanner.graph.count_hidden(self.observer.proc),
             silent: self.observer.proc.left_out(),
             lacks_helpers: self.observer.proc.lacks_helpers(),

@@ -92,6 +92,7 @@ pub fn top_screen(moment: &Moment, view: &TopView<'_>) -> DrawnScreen {
             hidden(moment.hidden, moment.hides_processes),
             hidden_calls(moment.hidden_calls),
             silent(&moment.silent, moment.lacks_helpers),
+            undersampled(moment).filter(|_| !moment.pipelines.is_empty()),
         ];
         for note in notes.into_iter().flatten() {
             foot.extend(paragraph(&note, view, DIM));
@@ -246,6 +247,17 @@ fn footer(view: &TopView<'_>, below: usize, above: usize) -> String {
     line.text
 }
 
+/// That some processes are not shown yet.
+fn undersampled(moment: &Moment) -> Option<String> {
+    (moment.undersampled > 0).then(|| {
+        format!(
+            "{} with pipes between them not shown yet: sampled too rarely, as top takes 1 % of a processor \
+             (doctor examines all at once).",
+            pluralize(moment.undersampled, "process")
+        )
+    })
+}
+
 /// The pipelines, with blank lines between them if all fit.
 fn content(
     moment: &Moment,
@@ -254,7 +266,8 @@ fn content(
     page: Option<usize>,
 ) -> Vec<String> {
     if moment.pipelines.is_empty() {
-        return paragraph(view.if_none, view, "");
+        let undersampled = undersampled(moment);
+        return paragraph(undersampled.as_deref().unwrap_or(view.if_none), view, "");
     }
     let sorted = sorted(moment, view.sort);
     let blocks = sorted.map(|pipeline| block(pipeline, view, layout));

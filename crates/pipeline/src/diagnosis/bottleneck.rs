@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
-use self::busiest::{busiest, never_waits, outruns, tries_in_vain};
+use self::busiest::{busiest, ended_before, never_waits, outruns, tries_in_vain};
 pub use self::delay::Delay;
 pub(super) use self::delay::per_s;
 use self::delay::{cause_of_delay, is_at_quota};
@@ -361,7 +361,9 @@ fn bottleneck(observation: &Observation, stages: &[&Observed], edges: &[Edge]) -
         .or_else(|| busiest(&candidates));
     let best = named.or_else(|| pausing(&candidates));
     let best = best.filter(|best| {
-        !polls_busy_children(best.stage) && !tries_in_vain(observation, best, stages)
+        !polls_busy_children(best.stage)
+            && !tries_in_vain(observation, best, stages)
+            && !ended_before(best.stage, stages)
     });
     let Some(best) = best else {
         return unnamed(observation, stages, &candidates);

@@ -34,6 +34,10 @@ pub struct Moment {
     pub cost: f64,
     /// The pipelines.
     pub pipelines: Vec<Pipeline>,
+    /// The number of processes with pipes between them of which too few samples were taken to show them,
+    /// though they have been there for a second.
+    #[serde(skip)]
+    pub undersampled: usize,
     /// The number of processes whose descriptors may not be read.
     pub hidden: usize,
     /// The processes that were left out because they do not answer.

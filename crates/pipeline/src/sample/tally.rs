@@ -57,7 +57,7 @@ pub(crate) struct Tally {
     allowed: Option<CpuList>,
     /// Its ends that were seen to be non-blocking, of those on which it moves little a call.
     tried: BTreeSet<(LinkId, LinkSide)>,
-    created: Instant,
+    pub(crate) created: Instant,
     /// A thread of it, if the main thread has ended.
     thread: Option<i32>,
     /// The thread to begin with in the next sample.

@@ -110,7 +110,7 @@ fn remedy(observation: &Observation, deadlock: &Deadlock) -> String {
             format!("read both at once ({how}), or send one to a file.")
         }
         (DeadlockKind::UnreadOutput, _) => {
-            let how = remedies::read_first(language(observation, deadlock));
+            let how = remedies::read_first(language(observation, deadlock), None);
             format!(
                 "read the child's output to its end before waiting for the child ({how}), or send it \
                  to a file."

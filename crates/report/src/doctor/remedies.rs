@@ -33,9 +33,11 @@ pub(super) fn read_both(language: Language) -> &'static str {
     }
 }
 
-/// How a stream is read before its writer is waited for.
-pub(super) fn read_first(language: Language) -> &'static str {
+/// How a stream, which its writer has as this descriptor, is read before the writer is waited for.
+pub(super) fn read_first(language: Language, fd: Option<i32>) -> &'static str {
     match language {
+        Language::Java if fd == Some(2) => "getErrorStream().readAllBytes() before waitFor()",
+        Language::Java if fd != Some(1) => "redirectErrorStream(true), and read before waitFor()",
         Language::Python => "communicate(); for multiprocessing, recv() or get() before join()",
         Language::JavaScript => "listen to its 'data'",
         Language::Java => "getInputStream().readAllBytes() before waitFor()",
@@ -137,7 +139,7 @@ pub(super) fn unread(observation: &Observation, unread: &Unread) -> String {
             "stdout.resume() or stderr.resume(), or listen to its 'data'".to_owned()
         }
         _ if reader.child.is_some() && !reads_another(observation, reader, unread) => {
-            read_first(language).to_owned()
+            read_first(language, fd).to_owned()
         }
         _ => read_both(language).to_owned(),
     };

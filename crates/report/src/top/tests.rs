@@ -177,6 +177,7 @@ fn moment() -> Moment {
         samples: 82,
         cost: 0.0068,
         pipelines: vec![still(), packing(), fetching()],
+        undersampled: 0,
         hidden: 0,
         silent: Vec::new(),
         lacks_helpers: false,
@@ -232,6 +233,21 @@ fn colours_mark_states_and_the_bottleneck() {
         ..moment()
     };
     insta::assert_snapshot!(drawn(&only, &view).replace('\x1b', "^"));
+}
+
+#[test]
+fn what_is_sampled_too_rarely_is_not_said_to_be_missing() {
+    for pipelines in [Vec::new(), vec![packing()]] {
+        let some = Moment {
+            pipelines,
+            undersampled: 21,
+            ..moment()
+        };
+        let text = drawn(&some, &view(120, 30));
+        let expected = "21 processes with pipes between them not shown yet";
+        assert!(text.contains(expected), "{text}");
+        assert!(!text.contains("No processes"), "{text}");
+    }
 }
 
 #[test]

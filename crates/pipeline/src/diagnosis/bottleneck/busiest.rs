@@ -91,6 +91,19 @@ pub(super) fn tries_in_vain(
     tried.any(|(link, side)| works(*link, side.other()))
 }
 
+/// Whether a stage ended while another one went on that held up the pipeline for as long: its shares are those of its
+/// own life.
+pub(super) fn ended_before(stage: &Observed, stages: &[&Observed]) -> bool {
+    /// Of the time for which one held up the pipeline, what is as much.
+    const MIN_AS_MUCH: f64 = 0.8;
+    let own = |stage: &Observed| {
+        let waits = stage.shares.blocked + stage.shares.starved;
+        (1.0 - waits).max(0.0) * f64::from(stage.samples)
+    };
+    let mut others = stages.iter().filter(|other| !other.has_ended);
+    stage.has_ended && others.any(|other| own(other) >= MIN_AS_MUCH * own(stage))
+}
+
 /// Whether both are workers of one process that get their work from one pipe, as those of a pool.
 fn are_equal_workers(one: &Candidate<'_>, other: &Candidate<'_>) -> bool {
     let (a, b) = (&one.stage.process, &other.stage.process);

@@ -127,6 +127,22 @@ fn paced(shares: &[(f64, f64, f64)], fills: &[Option<f64>]) -> Option<(i32, Cert
     })
 }
 
+/// `cat | (sleep 1; cat) | gzip`.
+#[test]
+fn who_ended_while_others_went_on_is_not_the_bottleneck() {
+    let named = |has_ended: bool, samples: u32| {
+        let blocked_then_busy = [(0.0, 1.0, 0.0), (1.0, 0.0, 0.0), (0.4, 0.0, 0.6)];
+        let mut stages = chain(&blocked_then_busy);
+        (stages[1].has_ended, stages[1].samples) = (has_ended, samples);
+        let findings = bottlenecks(&observation(stages), &BTreeSet::new());
+        let is_named = |finding: &Finding| matches!(finding, Finding::Bottleneck(_));
+        findings.iter().any(is_named)
+    };
+    let all = chain(&[(1.0, 0.0, 0.0)])[0].samples;
+    assert!(named(false, all) && named(true, all));
+    assert!(!named(true, all / 2));
+}
+
 /// `cat | pv -L 3m | filter | md5sum` and `cat | filter | pv -L 3m | md5sum`, of a filter with a thread that
 /// computes something else.
 #[test]

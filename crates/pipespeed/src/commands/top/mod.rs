@@ -238,7 +238,8 @@ impl Top<'_> {
                     continue;
                 };
                 if end.is_some_and(|end| next >= end) {
-                    let goes_on = may_be_stuck(&moment) && start.elapsed() < MAX_ONCE;
+                    let is_early = may_be_stuck(&moment) || moment.undersampled > 0;
+                    let goes_on = is_early && start.elapsed() < MAX_ONCE;
                     is_last |= !goes_on;
                     *end = Some(Instant::now() + TICK);
                 }
