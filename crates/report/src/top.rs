@@ -251,7 +251,7 @@ fn footer(view: &TopView<'_>, below: usize, above: usize) -> String {
 fn undersampled(moment: &Moment) -> Option<String> {
     (moment.undersampled > 0).then(|| {
         format!(
-            "{} with pipes between them not shown yet: sampled too rarely, as top takes 1 % of a processor \
+            "Not shown yet: {} with pipes between them, sampled too rarely, as top takes 1 % of a processor \
              (doctor examines all at once).",
             pluralize(moment.undersampled, "process")
         )

@@ -244,7 +244,7 @@ fn what_is_sampled_too_rarely_is_not_said_to_be_missing() {
             ..moment()
         };
         let text = drawn(&some, &view(120, 30));
-        let expected = "21 processes with pipes between them not shown yet";
+        let expected = "Not shown yet: 21 processes with pipes between them";
         assert!(text.contains(expected), "{text}");
         assert!(!text.contains("No processes"), "{text}");
     }
