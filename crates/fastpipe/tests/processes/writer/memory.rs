@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::Read;
 use std::os::fd::OwnedFd;
+use std::sync::mpsc;
 use std::thread::{self, scope};
 
 use crate::common::onward::{Onward, hold_and_read_on, splice};
@@ -278,7 +279,13 @@ fn a_repeated_line_is_sent_many_at_a_time_with_little_memory() {
     in_own_process(|| {
         for free in [3 * MIB, 1000 * KIB] {
             let (reader, writer) = pipe_of(64 * KIB);
-            let reading = thread::spawn(move || expect_lines(File::from(reader)));
+            let (started, has_started) = mpsc::channel();
+            let reading = thread::spawn(move || {
+                // The first allocation of a thread reserves address space.
+                started.send(()).unwrap();
+                expect_lines(File::from(reader))
+            });
+            has_started.recv().unwrap();
             let mut out = Writer::builder().open(writer).unwrap();
             let line = Frozen::new(b"y\n").unwrap();
             let unlimited = limit_space(free);
