@@ -163,6 +163,19 @@ fn who_waits_with_a_timeout_may_read_on_by_itself() {
 }
 
 #[test]
+fn remedy_in_java_names_the_stream_that_is_unread() {
+    for (fd, getter) in [(1, "getInputStream()"), (2, "getErrorStream()")] {
+        let perl = child_of(42, process(41, "perl", vec![writes(fd, 7)]));
+        let child = ThreadState::Waiting(BlockedOn::Child(Some(41)));
+        let mut java = frozen(process(42, "java", vec![reads(8, 7)]), child);
+        java.language = Language::Java;
+        java.threads.push(waiting(Outside::LockOrTimer));
+        let text = screen(vec![frozen(perl, on_room(7)), java], |_| {});
+        assert!(text.contains(getter), "{text}");
+    }
+}
+
+#[test]
 fn what_nobody_reads_may_be_read_by_a_hidden_process() {
     let stages = vec![
         frozen(process(41, "yes", vec![writes(1, 7)]), on_room(7)),

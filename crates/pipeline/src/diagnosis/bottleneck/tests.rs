@@ -1,6 +1,8 @@
 mod children;
 mod idle;
+mod pausing;
 mod processors;
+mod room;
 mod unnamed;
 
 use super::*;
@@ -270,108 +272,6 @@ fn only_pace(findings: &[Finding]) -> &Bottleneck {
     bottleneck
 }
 
-#[test]
-fn stage_that_pauses_while_the_bottleneck_waits_for_it_may_limit_the_rate() {
-    for (runs, starved, blocked, outside, expected) in [
-        (0.8, 0.2, 0.78, Outside::Timer, Some((1, Outside::Timer))),
-        // It waits for a twentieth, or never; or what is waited for is a stage itself.
-        (0.93, 0.07, 0.88, Outside::Timer, Some((1, Outside::Timer))),
-        (0.97, 0.03, 0.78, Outside::Timer, None),
-        (0.8, 0.2, 0.78, Outside::Child, None),
-        // It does not pause.
-        (0.8, 0.2, 0.98, Outside::Timer, None),
-    ] {
-        let mut stages = chain(&[
-            (0.02, blocked, 0.0),
-            (runs, 0.0, starved),
-            (0.02, 0.0, 0.98),
-        ]);
-        stages[0].shares.elsewhere = 0.98 - blocked;
-        stages[0].outside = [(outside, 0.98 - blocked)].into();
-        let findings = found(stages);
-        let bottleneck = only_pace(&findings);
-        let limiter = bottleneck.limiter.as_ref();
-        let limiter = limiter.map(|limiter| (limiter.stage.pid, limiter.outside));
-        assert_eq!((bottleneck.stage.pid, limiter), (2, expected));
-    }
-}
-
-/// One that writes much at a time and then pauses: `mbuffer -R | gzip`, and what writes by the clock.
-#[test]
-fn stage_that_pauses_while_all_others_wait_for_it_may_be_the_bottleneck() {
-    let limited = |shares: &[(f64, f64, f64)], pauses: &[(usize, f64)], outside| {
-        let mut stages = chain(shares);
-        for (at, share) in pauses {
-            stages[*at].shares.elsewhere = *share;
-            stages[*at].outside = [(outside, *share)].into();
-        }
-        let findings = found(stages);
-        let [Finding::Bottleneck(bottleneck)] = &findings[..] else {
-            return None;
-        };
-        let limiter = bottleneck.limiter.as_ref()?;
-        assert_eq!(bottleneck.verb(), "may be");
-        Some((bottleneck.stage.pid, limiter.stage.pid, limiter.share))
-    };
-    let timer = Outside::Timer;
-    let clock = [(0.02, 0.48, 0.0), (0.57, 0.0, 0.43)];
-    assert_eq!(limited(&clock, &[(0, 0.5)], timer), Some((1, 1, 0.5)));
-    let buffers = [
-        (0.05, 0.95, 0.0),
-        (0.06, 0.5, 0.0),
-        (0.57, 0.0, 0.41),
-        (0.03, 0.0, 0.97),
-    ];
-    assert_eq!(limited(&buffers, &[(1, 0.44)], timer), Some((2, 2, 0.44)));
-    // A shell waits for its child; the next stage never waits, or pauses, too.
-    assert_eq!(limited(&clock, &[(0, 0.5)], Outside::Child), None);
-    let never = [(0.02, 0.58, 0.0), (0.57, 0.0, 0.03)];
-    assert_eq!(limited(&never, &[(0, 0.4)], timer), None);
-    let both = [(0.02, 0.48, 0.0), (0.02, 0.0, 0.48)];
-    assert_eq!(limited(&both, &[(0, 0.5), (1, 0.5)], timer), None);
-}
-
-/// `cat | tee >(pv) | pv`, and programs that share their input and output.
-#[test]
-fn of_stages_that_pause_side_by_side_the_longest_may_be_the_bottleneck() {
-    let pausing = |pid: i32, share: f64, ends| {
-        let mut stage = busy(process(pid, "pv", ends), 0.1, 0.0, 0.9 - share);
-        stage.on.retain(|on| on.side == LinkSide::Input);
-        stage.shares.elsewhere = share;
-        stage.outside = [(Outside::Timer, share)].into();
-        stage
-    };
-    let named = |stages: Vec<Observed>| {
-        let findings = found(stages);
-        match &findings[..] {
-            [Finding::Bottleneck(bottleneck)] => Some(bottleneck.stage.pid),
-            _ => None,
-        }
-    };
-    let cat = busy(process(1, "cat", vec![writes(1, 7)]), 0.02, 0.98, 0.0);
-    let mut tee = busy(
-        process(2, "tee", vec![reads(0, 7), writes(1, 8), writes(3, 9)]),
-        0.02,
-        0.98,
-        0.0,
-    );
-    tee.on.retain(|on| on.side == LinkSide::Room);
-    for on in &mut tee.on {
-        on.share = 0.49;
-    }
-    let both = [
-        pausing(3, 0.8, vec![reads(0, 8)]),
-        pausing(4, 0.85, vec![reads(0, 9)]),
-    ];
-    let stages = [cat.clone(), tee].into_iter().chain(both);
-    assert_eq!(named(stages.collect()), Some(4));
-    let workers = [
-        pausing(3, 0.8, vec![reads(0, 7)]),
-        pausing(4, 0.85, vec![reads(0, 7)]),
-    ];
-    assert_eq!(named([cat].into_iter().chain(workers).collect()), Some(4));
-}
-
 /// `cat | sh -c 'sleep 20 & exec pv' | cat`, and what a shell writes itself beside such a sleep.
 #[test]
 fn what_only_keeps_an_end_of_a_busy_stage_is_none() {
@@ -470,84 +370,6 @@ fn of_stages_that_ended_one_after_the_other_the_longest_stays() {
     assert_eq!(named(1.0), [7]);
     // Both ran for half a second.
     assert!(named(0.5).is_empty());
-}
-
-#[test]
-fn size_of_the_pipes_next_to_the_stage_is_seen() {
-    let room_of = |capacity: Option<u64>, read_bytes: u64, reads: u64| {
-        let mut observation = observation(chain(&[(0.02, 0.98, 0.0), (1.0, 0.0, 0.0)]));
-        observation.pipes[0].capacity = capacity;
-        let reader = &mut observation.processes[1];
-        reader.io = Some(Io {
-            read_bytes: reads * read_bytes,
-            reads,
-            ..Io::default()
-        });
-        let findings = bottlenecks(&observation, &BTreeSet::new());
-        only_pace(&findings).room
-    };
-    let room = |capacity, read_bytes| room_of(capacity, read_bytes, 20_000);
-    let pipe = LinkId::pipe(1);
-    assert_eq!(room(Some(65536), 8192), Room::Usual);
-    let emptied = Room::Emptied { capacity: 65536 };
-    assert_eq!(room(Some(65536), 65000), emptied);
-    // It reads rarely, and never waits.
-    assert_eq!(room_of(Some(65536), 65000, 100), Room::Usual);
-    // It pauses after each read.
-    let mut stages = chain(&[(0.0, 1.0, 0.0), (0.01, 0.0, 0.0)]);
-    stages[1].shares.elsewhere = 0.99;
-    stages[1].io = Some(Io {
-        read_bytes: 20 * 65536,
-        reads: 20,
-        ..Io::default()
-    });
-    let mut observation = observation(stages);
-    observation.pipes[0].capacity = Some(65536);
-    let findings = bottlenecks(&observation, &BTreeSet::new());
-    assert_eq!(only_pace(&findings).room, emptied);
-    assert_eq!(
-        room(Some(4096), 4096),
-        Room::Small {
-            pipe,
-            capacity: 4096
-        }
-    );
-    assert_eq!(room(None, 65536), Room::Unknown);
-}
-
-#[test]
-fn a_pipe_in_which_nobody_waits_for_room_is_large_enough() {
-    let room = |fill: f64, blocked: f64| {
-        let mut observation = observation(chain(&[(0.9 - blocked, blocked, 0.0), (0.1, 0.0, 0.9)]));
-        observation.pipes[0].capacity = Some(65536);
-        observation.pipes[0].fill = Some(fill);
-        only_pace(&bottlenecks(&observation, &BTreeSet::new())).room
-    };
-    assert_eq!(room(0.01, 0.0), Room::NeverFull);
-    assert_eq!(room(0.01, 0.05), Room::Usual);
-    assert_eq!(room(0.3, 0.0), Room::Usual);
-}
-
-#[test]
-fn how_much_a_splice_or_a_child_reads_at_once_is_not_known() {
-    let room = |change: fn(&mut Observed), bytes_per_s: Option<f64>| {
-        let mut observation = observation(chain(&[(0.02, 0.98, 0.0), (1.0, 0.0, 0.0)]));
-        observation.pipes[0].capacity = Some(65536);
-        observation.pipes[0].bytes_per_s = bytes_per_s;
-        observation.processes[1].io = Some(Io {
-            reads: 100,
-            ..Io::default()
-        });
-        change(&mut observation.processes[1]);
-        only_pace(&bottlenecks(&observation, &BTreeSet::new())).room
-    };
-    assert_eq!(room(|_| {}, Some(1e9)), Room::Usual);
-    assert_eq!(room(|stage| stage.splices = true, Some(1e9)), Room::Unknown);
-    assert_eq!(room(|stage| stage.has_reaped = true, None), Room::Unknown);
-    // All its bytes went by splices, none of which was seen.
-    let reads_nothing = |stage: &mut Observed| stage.io = Some(Io::default());
-    assert_eq!(room(reads_nothing, Some(1e9)), Room::Unknown);
-    assert_eq!(room(reads_nothing, Some(0.0)), Room::Usual);
 }
 
 #[test]

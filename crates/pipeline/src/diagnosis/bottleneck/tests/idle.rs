@@ -20,7 +20,7 @@ fn parent(thread: ThreadState) -> Observed {
     parent
 }
 
-/// The process that is the bottleneck, if each link has so many unread bytes.
+/// The bottleneck if `unread` bytes lie in each link.
 fn named(stages: Vec<Observed>, unread: u64) -> Option<i32> {
     let mut observation = observation(stages);
     for pipe in &mut observation.pipes {

@@ -114,7 +114,7 @@ fn short_lived_processes_count_as_their_shells_stage() {
     let [shell, cat] = &pipeline["stages"].as_array().unwrap()[..] else {
         panic!("{pipeline:#}");
     };
-    // Each waits so long for a processor that it is seen: they are the stage, and the shell only starts them.
+    // On a busy machine each process lives long enough to be seen. Then these are the stage, not the shell.
     if shell["command"].as_str().unwrap().contains("times)") {
         return skip("a busy machine sees each process");
     }

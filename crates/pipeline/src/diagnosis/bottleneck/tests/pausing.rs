@@ -1,0 +1,105 @@
+//! Stages that pause.
+
+use super::*;
+
+#[test]
+fn stage_that_pauses_while_the_bottleneck_waits_for_it_may_limit_the_rate() {
+    for (runs, starved, blocked, outside, expected) in [
+        (0.8, 0.2, 0.78, Outside::Timer, Some((1, Outside::Timer))),
+        // It waits for a twentieth, or never; or what is waited for is a stage itself.
+        (0.93, 0.07, 0.88, Outside::Timer, Some((1, Outside::Timer))),
+        (0.97, 0.03, 0.78, Outside::Timer, None),
+        (0.8, 0.2, 0.78, Outside::Child, None),
+        // It does not pause.
+        (0.8, 0.2, 0.98, Outside::Timer, None),
+    ] {
+        let mut stages = chain(&[
+            (0.02, blocked, 0.0),
+            (runs, 0.0, starved),
+            (0.02, 0.0, 0.98),
+        ]);
+        stages[0].shares.elsewhere = 0.98 - blocked;
+        stages[0].outside = [(outside, 0.98 - blocked)].into();
+        let findings = found(stages);
+        let bottleneck = only_pace(&findings);
+        let limiter = bottleneck.limiter.as_ref();
+        let limiter = limiter.map(|limiter| (limiter.stage.pid, limiter.outside));
+        assert_eq!((bottleneck.stage.pid, limiter), (2, expected));
+    }
+}
+
+/// One that writes much at a time and then pauses: `mbuffer -R | gzip`, and what writes by the clock.
+#[test]
+fn stage_that_pauses_while_all_others_wait_for_it_may_be_the_bottleneck() {
+    let limited = |shares: &[(f64, f64, f64)], pauses: &[(usize, f64)], outside| {
+        let mut stages = chain(shares);
+        for (at, share) in pauses {
+            stages[*at].shares.elsewhere = *share;
+            stages[*at].outside = [(outside, *share)].into();
+        }
+        let findings = found(stages);
+        let [Finding::Bottleneck(bottleneck)] = &findings[..] else {
+            return None;
+        };
+        let limiter = bottleneck.limiter.as_ref()?;
+        assert_eq!(bottleneck.verb(), "may be");
+        Some((bottleneck.stage.pid, limiter.stage.pid, limiter.share))
+    };
+    let timer = Outside::Timer;
+    let clock = [(0.02, 0.48, 0.0), (0.57, 0.0, 0.43)];
+    assert_eq!(limited(&clock, &[(0, 0.5)], timer), Some((1, 1, 0.5)));
+    let buffers = [
+        (0.05, 0.95, 0.0),
+        (0.06, 0.5, 0.0),
+        (0.57, 0.0, 0.41),
+        (0.03, 0.0, 0.97),
+    ];
+    assert_eq!(limited(&buffers, &[(1, 0.44)], timer), Some((2, 2, 0.44)));
+    // A shell waits for its child; the next stage never waits, or pauses, too.
+    assert_eq!(limited(&clock, &[(0, 0.5)], Outside::Child), None);
+    let never = [(0.02, 0.58, 0.0), (0.57, 0.0, 0.03)];
+    assert_eq!(limited(&never, &[(0, 0.4)], timer), None);
+    let both = [(0.02, 0.48, 0.0), (0.02, 0.0, 0.48)];
+    assert_eq!(limited(&both, &[(0, 0.5), (1, 0.5)], timer), None);
+}
+
+/// `cat | tee >(pv) | pv`, and programs that share their input and output.
+#[test]
+fn of_stages_that_pause_side_by_side_the_longest_may_be_the_bottleneck() {
+    let pausing = |pid: i32, share: f64, ends| {
+        let mut stage = busy(process(pid, "pv", ends), 0.1, 0.0, 0.9 - share);
+        stage.on.retain(|on| on.side == LinkSide::Input);
+        stage.shares.elsewhere = share;
+        stage.outside = [(Outside::Timer, share)].into();
+        stage
+    };
+    let named = |stages: Vec<Observed>| {
+        let findings = found(stages);
+        match &findings[..] {
+            [Finding::Bottleneck(bottleneck)] => Some(bottleneck.stage.pid),
+            _ => None,
+        }
+    };
+    let cat = busy(process(1, "cat", vec![writes(1, 7)]), 0.02, 0.98, 0.0);
+    let mut tee = busy(
+        process(2, "tee", vec![reads(0, 7), writes(1, 8), writes(3, 9)]),
+        0.02,
+        0.98,
+        0.0,
+    );
+    tee.on.retain(|on| on.side == LinkSide::Room);
+    for on in &mut tee.on {
+        on.share = 0.49;
+    }
+    let both = [
+        pausing(3, 0.8, vec![reads(0, 8)]),
+        pausing(4, 0.85, vec![reads(0, 9)]),
+    ];
+    let stages = [cat.clone(), tee].into_iter().chain(both);
+    assert_eq!(named(stages.collect()), Some(4));
+    let workers = [
+        pausing(3, 0.8, vec![reads(0, 7)]),
+        pausing(4, 0.85, vec![reads(0, 7)]),
+    ];
+    assert_eq!(named([cat].into_iter().chain(workers).collect()), Some(4));
+}
