@@ -359,6 +359,7 @@ impl<'a> Live<'a> {
             if !tally.has_ended {
                 tally.update(observer.proc, &observer.fd_budget);
                 tally.read_allowed(observer.proc);
+                tally.read_groups(observer.proc, &mut observer.quotas);
             }
         }
         let now = ProcessorTimes::read(observer.proc);
@@ -370,7 +371,7 @@ impl<'a> Live<'a> {
         observer.times = now;
         let tallies = observer.tallies.values();
         let groups = tallies
-            .filter_map(|tally| tally.groups.as_deref())
+            .flat_map(|tally| tally.groups.iter().map(|groups| &**groups))
             .collect();
         observer.quotas.restart(observer.proc, &groups);
         limits

@@ -148,29 +148,42 @@ impl Quotas {
         }
     }
 
-    /// Reads the counts of all groups again: a group may be removed with its last process.
+    /// Reads the counts of all groups again: a group may be removed with its last process, and a quota
+    /// may be set after its start. Such a group is counted from now on.
     pub(crate) fn update(&mut self, proc: &Proc) {
         for (groups, [before, last]) in &mut self.0 {
-            if !before.is_empty() {
-                let now = Throttling::read(proc.root(), groups);
-                if now.len() >= before.len() {
-                    *last = now;
-                }
+            let now = Throttling::read(proc.root(), groups);
+            if now.len() > before.len() {
+                before.clone_from(&now);
+            }
+            if now.len() == before.len() {
+                *last = now;
             }
         }
     }
 
-    /// The quota of these groups that was used up most often since they were added or
-    /// [`restart`](Self::restart)ed.
-    pub(crate) fn used_up(&self, proc: &Proc, groups: &str) -> Option<Quota> {
+    /// The quota that was used up most often, of those of the groups that a process was in, since they
+    /// were added or [`restart`](Self::restart)ed.
+    pub(crate) fn used_up_most(&self, proc: &Proc, groups: &[String]) -> Option<Quota> {
+        let used_up = groups
+            .iter()
+            .filter_map(|groups| self.used_up(proc, groups));
+        used_up.max_by(|a, b| a.throttled.total_cmp(&b.throttled))
+    }
+
+    fn used_up(&self, proc: &Proc, groups: &str) -> Option<Quota> {
         let [before, last] = self.0.get(groups)?;
         if before.is_empty() {
             return None;
         }
         let now = Throttling::read(proc.root(), groups);
-        // The inner ones come first, and may have been removed.
-        let now = if now.len() < before.len() { last } else { &now };
-        // A quota that was set meanwhile has no counterpart.
+        // The inner ones come first, and may have been removed. One that was set since the counts were
+        // updated has no counterpart.
+        let now = if now.len() == before.len() {
+            &now
+        } else {
+            last
+        };
         let pairs = now.iter().zip(before);
         let used_up = pairs.filter_map(|(now, before)| {
             let periods = now.periods.checked_sub(before.periods)?;
@@ -308,6 +321,30 @@ mod tests {
             fs::rename(&away, &group).unwrap();
             quotas.restart(&proc, &BTreeSet::from([groups]));
             assert_eq!(quotas.used_up(&proc, groups), None);
+            // A quota is set on the inner group.
+            let (inner, quota) = if groups.starts_with('0') {
+                ("a/b", ("cpu.max", "10000 100000"))
+            } else {
+                ("cpu/a/b", ("cpu.cfs_quota_us", "10000"))
+            };
+            write(&format!("{inner}/{}", quota.0), quota.1);
+            write(&format!("{inner}/cpu.cfs_period_us"), "100000");
+            let count_inner = |periods: u32, throttled: u32| {
+                let text = format!("nr_periods {periods}\nnr_throttled {throttled}\n");
+                write(&format!("{inner}/cpu.stat"), &text);
+            };
+            count_inner(7, 7);
+            assert_eq!(quotas.used_up(&proc, groups), None);
+            quotas.update(&proc);
+            assert_eq!(quotas.used_up(&proc, groups), None);
+            count_inner(17, 16);
+            let both = [groups.to_owned(), "0::/other".to_owned()];
+            let expected = Quota {
+                processors: 0.1,
+                throttled: 0.9,
+                stopped_s: 0.0,
+            };
+            assert_eq!(quotas.used_up_most(&proc, &both), Some(expected));
             assert_eq!(quotas.used_up(&proc, "0::/other"), None);
             quotas.restart(&proc, &BTreeSet::new());
             assert!(quotas.0.is_empty());

@@ -137,6 +137,7 @@ impl Observer<'_> {
             if is_due && self.scanner.graph.is_running(id) {
                 tally.update(self.proc, &self.fd_budget);
                 tally.read_allowed(self.proc);
+                tally.read_groups(self.proc, &mut self.quotas);
                 tally.find_tried(self.proc);
             }
         }
@@ -232,7 +233,7 @@ impl Observer<'_> {
         } else {
             Tally::new_since(self.proc, process, self.began, &self.fd_budget)
         };
-        if let Some(groups) = &tally.groups {
+        for groups in &tally.groups {
             self.quotas.add(self.proc, groups);
         }
         tally
@@ -241,8 +242,7 @@ impl Observer<'_> {
     /// What may have kept a process from running since the times of the processors were read.
     pub(crate) fn limits(&self, tally: &Tally, load: &Load) -> ProcessorLimits {
         let proc = self.proc;
-        let groups = tally.groups.as_ref();
-        let quota = groups.and_then(|groups| self.quotas.used_up(proc, groups));
+        let quota = self.quotas.used_up_most(proc, &tally.groups);
         let allowed = tally.allowed();
         let contention = if quota.is_some() {
             1.0
@@ -386,6 +386,7 @@ impl Observer<'_> {
             if graph.is_running(tally.process.id) {
                 tally.update(self.proc, &self.fd_budget);
                 tally.read_allowed(self.proc);
+                tally.read_groups(self.proc, &mut self.quotas);
                 tally.find_tried(self.proc);
             }
         }

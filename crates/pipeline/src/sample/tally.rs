@@ -51,8 +51,8 @@ pub(crate) struct Tally {
     pub(crate) children: ChildTally,
     /// Whether children of it have ended while it was observed.
     has_children: bool,
-    /// Its control groups, as the text of proc_pid_cgroup(5).
-    pub(crate) groups: Option<String>,
+    /// The control groups that it was in, each as the text of proc_pid_cgroup(5). It is in the last ones.
+    pub(crate) groups: Vec<String>,
     /// The processors that it may use, as last seen, if that was looked up.
     allowed: Option<CpuList>,
     /// Its ends that were seen to be non-blocking, of those on which it moves little a call.
@@ -113,7 +113,7 @@ impl Tally {
             last: (now, Counters::default()),
             children: ChildTally::default(),
             has_children: false,
-            groups: proc.control_groups(process.id.pid),
+            groups: Vec::from_iter(proc.control_groups(process.id.pid)),
             allowed: None,
             tried: BTreeSet::new(),
             created: now,
@@ -459,6 +459,7 @@ impl Tally {
         self.counts = StateCounts::default();
         // The next time begins now.
         self.is_from_start = true;
+        self.groups.drain(..self.groups.len().saturating_sub(1));
         self.children.restart();
         self.first = self.last.clone();
         let (began_at, first) = &mut self.first;

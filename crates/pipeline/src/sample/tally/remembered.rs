@@ -8,6 +8,7 @@ use super::Tally;
 use crate::graph::LinkSide;
 use crate::proc::files::ProcessFiles;
 use crate::proc::{Io, LinkId, Proc};
+use crate::processors::Quotas;
 
 /// The processors that a process may use are looked up once it ran or was delayed for this share.
 const MIN_AWAKE: f64 = 0.03;
@@ -28,6 +29,21 @@ impl Tally {
         // It may have ended meanwhile, and its number may be another one's.
         if allowed.is_some() && id.is_running(proc) {
             self.allowed = allowed;
+        }
+    }
+
+    /// Reads its control groups again, if that matters: a launcher may enter them after its start. Begins
+    /// to count for those that it was not in before.
+    pub(crate) fn read_groups(&mut self, proc: &Proc, quotas: &mut Quotas) {
+        let id = self.process.id;
+        if self.has_ended || !self.needs_processors() {
+            return;
+        }
+        let now = proc.control_groups(id.pid);
+        let new = now.filter(|now| self.groups.last() != Some(now) && id.is_running(proc));
+        if let Some(new) = new {
+            quotas.add(proc, &new);
+            self.groups.push(new);
         }
     }
 
