@@ -257,97 +257,125 @@ mod tests {
         assert_eq!(Load::default().max_contention(None), 1.0);
     }
 
+    /// The group `/a/b`, in `/a`, which has a quota, below a directory.
+    struct Groups {
+        directory: tempfile::TempDir,
+        proc: Proc,
+        is_v2: bool,
+    }
+
+    impl Groups {
+        fn in_both_versions() -> [Self; 2] {
+            [true, false].map(|is_v2| {
+                let directory = tempfile::tempdir().unwrap();
+                let proc = Proc::below(Root(directory.path().to_owned()));
+                let groups = Groups {
+                    directory,
+                    proc,
+                    is_v2,
+                };
+                if is_v2 {
+                    groups.write("cgroup.controllers", "cpu");
+                }
+                groups.set_quota("a", 20_000);
+                groups.write(&format!("{}/x", groups.path("a/b")), "");
+                groups
+            })
+        }
+
+        /// As the text of proc_pid_cgroup(5).
+        fn text(&self) -> &'static str {
+            if self.is_v2 {
+                "0::/a/b\n"
+            } else {
+                "3:cpuset:/\n2:cpu:/a/b\n0::/\n"
+            }
+        }
+
+        fn path(&self, group: &str) -> String {
+            let mount = if self.is_v2 { "" } else { "cpu/" };
+            format!("{mount}{group}")
+        }
+
+        fn write(&self, file: &str, text: &str) {
+            let path = self.directory.path().join("sys/fs/cgroup").join(file);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+
+        fn set_quota(&self, group: &str, us: u32) {
+            let path = self.path(group);
+            if self.is_v2 {
+                self.write(&format!("{path}/cpu.max"), &format!("{us} 100000"));
+            } else {
+                self.write(&format!("{path}/cpu.cfs_quota_us"), &us.to_string());
+                self.write(&format!("{path}/cpu.cfs_period_us"), "100000");
+            }
+        }
+
+        /// Each throttled period stops the group for a second.
+        fn count(&self, group: &str, periods: u32, throttled: u32) {
+            let time = if self.is_v2 {
+                format!("throttled_usec {throttled}000000")
+            } else {
+                format!("throttled_time {throttled}000000000")
+            };
+            let text = format!("nr_periods {periods}\nnr_throttled {throttled}\n{time}\n");
+            self.write(&format!("{}/cpu.stat", self.path(group)), &text);
+        }
+    }
+
     #[test]
     fn quota_that_was_used_up_is_found_in_both_versions() {
-        for (files, groups) in [
-            (
-                [
-                    ("cgroup.controllers", "cpu"),
-                    ("a/cpu.max", "20000 100000"),
-                    ("a/b/cpu.max", "max 100000"),
-                ],
-                "0::/a/b\n",
-            ),
-            (
-                [
-                    ("cpu/a/cpu.cfs_quota_us", "20000"),
-                    ("cpu/a/cpu.cfs_period_us", "100000"),
-                    ("cpu/a/b/x", ""),
-                ],
-                "3:cpuset:/\n2:cpu:/a/b\n0::/\n",
-            ),
-        ] {
-            let directory = tempfile::tempdir().unwrap();
-            let write = |file: &str, text: &str| {
-                let path = directory.path().join("sys/fs/cgroup").join(file);
-                fs::create_dir_all(path.parent().unwrap()).unwrap();
-                fs::write(path, text).unwrap();
-            };
-            for (file, text) in files {
-                write(file, text);
-            }
-            let group = if groups.starts_with('0') {
-                "a"
-            } else {
-                "cpu/a"
-            };
-            let count = |periods: u32, throttled: u32| {
-                let time = if groups.starts_with('0') {
-                    format!("throttled_usec {throttled}000000")
-                } else {
-                    format!("throttled_time {throttled}000000000")
-                };
-                let text = format!("nr_periods {periods}\nnr_throttled {throttled}\n{time}\n");
-                write(&format!("{group}/cpu.stat"), &text);
-            };
-            let proc = Proc::below(Root(directory.path().to_owned()));
+        for groups in Groups::in_both_versions() {
+            let (proc, text) = (&groups.proc, groups.text());
             let mut quotas = Quotas::default();
-            count(100, 90);
-            quotas.add(&proc, groups);
-            assert_eq!(quotas.used_up(&proc, groups), None);
-            count(120, 105);
+            groups.count("a", 100, 90);
+            quotas.add(proc, text);
+            assert_eq!(quotas.used_up(proc, text), None);
+            groups.count("a", 120, 105);
             let expected = Quota {
                 processors: 0.2,
                 throttled: 0.75,
                 stopped_s: 15.0,
             };
-            assert_eq!(quotas.used_up(&proc, groups), Some(expected));
+            assert_eq!(quotas.used_up(proc, text), Some(expected));
             // The group is removed with its last process.
-            quotas.update(&proc);
-            let group = directory.path().join("sys/fs/cgroup").join(group);
+            quotas.update(proc);
+            let group = groups.directory.path().join("sys/fs/cgroup");
+            let group = group.join(groups.path("a"));
             let away = group.with_file_name("removed");
             fs::rename(&group, &away).unwrap();
-            assert_eq!(quotas.used_up(&proc, groups), Some(expected));
+            assert_eq!(quotas.used_up(proc, text), Some(expected));
             fs::rename(&away, &group).unwrap();
-            quotas.restart(&proc, &BTreeSet::from([groups]));
-            assert_eq!(quotas.used_up(&proc, groups), None);
-            // A quota is set on the inner group.
-            let (inner, quota) = if groups.starts_with('0') {
-                ("a/b", ("cpu.max", "10000 100000"))
-            } else {
-                ("cpu/a/b", ("cpu.cfs_quota_us", "10000"))
-            };
-            write(&format!("{inner}/{}", quota.0), quota.1);
-            write(&format!("{inner}/cpu.cfs_period_us"), "100000");
-            let count_inner = |periods: u32, throttled: u32| {
-                let text = format!("nr_periods {periods}\nnr_throttled {throttled}\n");
-                write(&format!("{inner}/cpu.stat"), &text);
-            };
-            count_inner(7, 7);
-            assert_eq!(quotas.used_up(&proc, groups), None);
-            quotas.update(&proc);
-            assert_eq!(quotas.used_up(&proc, groups), None);
-            count_inner(17, 16);
-            let both = [groups.to_owned(), "0::/other".to_owned()];
+            quotas.restart(proc, &BTreeSet::from([text]));
+            assert_eq!(quotas.used_up(proc, text), None);
+            assert_eq!(quotas.used_up(proc, "0::/other"), None);
+            quotas.restart(proc, &BTreeSet::new());
+            assert!(quotas.0.is_empty());
+        }
+    }
+
+    #[test]
+    fn a_quota_that_is_set_later_counts_from_then_on() {
+        for groups in Groups::in_both_versions() {
+            let (proc, text) = (&groups.proc, groups.text());
+            let mut quotas = Quotas::default();
+            groups.count("a", 100, 90);
+            quotas.add(proc, text);
+            groups.set_quota("a/b", 10_000);
+            groups.count("a/b", 7, 7);
+            assert_eq!(quotas.used_up(proc, text), None);
+            quotas.update(proc);
+            assert_eq!(quotas.used_up(proc, text), None);
+            groups.count("a/b", 17, 16);
+            let both = [text.to_owned(), "0::/other".to_owned()];
             let expected = Quota {
                 processors: 0.1,
                 throttled: 0.9,
-                stopped_s: 0.0,
+                stopped_s: 9.0,
             };
-            assert_eq!(quotas.used_up_most(&proc, &both), Some(expected));
-            assert_eq!(quotas.used_up(&proc, "0::/other"), None);
-            quotas.restart(&proc, &BTreeSet::new());
-            assert!(quotas.0.is_empty());
+            assert_eq!(quotas.used_up_most(proc, &both), Some(expected));
         }
     }
 }

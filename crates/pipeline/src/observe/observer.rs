@@ -135,10 +135,7 @@ impl Observer<'_> {
             let id = tally.process.id;
             let is_due = self.asked.contains(&id) && !tally.has_many_threads();
             if is_due && self.scanner.graph.is_running(id) {
-                tally.update(self.proc, &self.fd_budget);
-                tally.read_allowed(self.proc);
-                tally.read_groups(self.proc, &mut self.quotas);
-                tally.find_tried(self.proc);
+                tally.read_all(self.proc, &self.fd_budget, &mut self.quotas);
             }
         }
         self.quotas.update(self.proc);
@@ -384,10 +381,7 @@ impl Observer<'_> {
         let graph = &self.scanner.graph;
         for tally in self.tallies.values_mut() {
             if graph.is_running(tally.process.id) {
-                tally.update(self.proc, &self.fd_budget);
-                tally.read_allowed(self.proc);
-                tally.read_groups(self.proc, &mut self.quotas);
-                tally.find_tried(self.proc);
+                tally.read_all(self.proc, &self.fd_budget, &mut self.quotas);
             }
         }
         let load = ProcessorTimes::read(self.proc).since(&self.times);

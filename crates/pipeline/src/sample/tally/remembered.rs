@@ -6,7 +6,7 @@ use pipespeed_host::CpuList;
 
 use super::Tally;
 use crate::graph::LinkSide;
-use crate::proc::files::ProcessFiles;
+use crate::proc::files::{FdBudget, ProcessFiles};
 use crate::proc::{Io, LinkId, Proc};
 use crate::processors::Quotas;
 
@@ -14,6 +14,14 @@ use crate::processors::Quotas;
 const MIN_AWAKE: f64 = 0.03;
 
 impl Tally {
+    /// Reads all that can't be read any more once it has ended.
+    pub(crate) fn read_all(&mut self, proc: &Proc, fd_budget: &FdBudget, quotas: &mut Quotas) {
+        self.update(proc, fd_budget);
+        self.read_allowed(proc);
+        self.read_groups(proc, quotas);
+        self.find_tried(proc);
+    }
+
     /// Whether it may matter which processors it may use: it is often ready to run, or its children may be.
     fn needs_processors(&self) -> bool {
         self.awake_share() >= MIN_AWAKE || !self.children.is_empty()
@@ -54,7 +62,7 @@ impl Tally {
 
     /// Looks which ends are non-blocking, of those on which it moves little a call. A program may set that long
     /// after its start, and once it has ended it can't be read any more.
-    pub(crate) fn find_tried(&mut self, proc: &Proc) {
+    fn find_tried(&mut self, proc: &Proc) {
         let files = ProcessFiles::new(proc, self.process.id.pid);
         let io = self.own_io();
         let sides = [LinkSide::Input, LinkSide::Room];
@@ -99,7 +107,6 @@ mod tests {
     use super::super::MAX_BIRTH_ERROR;
     use super::*;
     use crate::graph::Scanner;
-    use crate::proc::files::FdBudget;
     use crate::wait::{BlockedOn, ThreadState};
 
     fn tally_of(proc: &Proc, pid: u32, name: &str, fd_budget: &FdBudget) -> Tally {
