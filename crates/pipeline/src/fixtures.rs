@@ -11,7 +11,7 @@ use crate::observe::{Observation, ObservedLink};
 use crate::proc::ProcessId;
 use crate::proc::{Io, Language, LinkFd, LinkId, OtherFiles};
 use crate::processors::Load;
-use crate::sample::{Observed, OnLink, Shares};
+use crate::sample::{Observed, OnLink, Shares, Start};
 use crate::wait::{BlockedOn, LinkWait, Outside, ThreadState};
 
 /// A process with these pipes.
@@ -140,6 +140,7 @@ pub fn frozen(process: Process, thread: ThreadState) -> Observed {
         children_ran_s: 0.0,
         io: Some(Io::default()),
         splices: false,
+        start: Start::default(),
         polled: BTreeSet::new(),
         tried: BTreeSet::new(),
         handled_signals: 0,

@@ -77,6 +77,9 @@ pub struct Observed {
     pub children_ran_s: f64,
     /// Bytes and calls, without those of its children; `None` if not known.
     pub io: Option<Io>,
+    /// What of that it read while it started.
+    #[serde(skip)]
+    pub start: Start,
     /// Whether it was seen to move data by calls that don't count as bytes.
     pub splices: bool,
     /// The ends for which a thread waited among several events, as in an event loop.
@@ -97,6 +100,16 @@ pub struct Observed {
     /// Whether processes that can't be examined may have its pipes; only if it is frozen.
     #[serde(skip)]
     pub unseen: Unseen,
+}
+
+/// What a process read until it was first seen to wait on a pipe: its libraries and settings, and maybe
+/// some input.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Start {
+    /// How long that took, of the time over which its bytes were counted.
+    pub time: Duration,
+    /// Bytes.
+    pub read_bytes: u64,
 }
 
 /// Shares of the time of a process.

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::Observation;
 use crate::graph::LinkSide;
 use crate::proc::{LinkId, ProcessId};
-use crate::sample::Observed;
+use crate::sample::{Observed, Start};
 
 /// The ends of a pipe may differ by what it holds, and by what a program reads when it starts.
 const MAX_DIFFERENCE: u64 = 128 << 10;
@@ -23,6 +23,8 @@ enum Moved {
         count: u64,
         /// The same per second.
         per_s: f64,
+        /// Without those that were read while the processes started.
+        after_start_per_s: f64,
         /// Whether they may have moved some of them through other files, or more than these.
         is_shared: bool,
     },
@@ -87,6 +89,7 @@ impl Observation {
             count,
             per_s,
             is_shared: false,
+            ..
         } = self.moved(pipe, side.other(), used)
         else {
             return None;
@@ -160,11 +163,13 @@ impl Observation {
                     count: read,
                     per_s: read_per_s,
                     is_shared: reads_others,
+                    ..
                 },
                 Moved::Bytes {
                     count: written,
                     per_s: written_per_s,
                     is_shared: writes_others,
+                    ..
                 },
             ] => {
                 let (less, more) = (read.min(written), read.max(written));
@@ -178,8 +183,9 @@ impl Observation {
             [
                 Moved::Bytes {
                     count,
-                    per_s,
+                    after_start_per_s,
                     is_shared: false,
+                    ..
                 },
                 Moved::Uncounted | Moved::Unknown,
             ]
@@ -187,12 +193,13 @@ impl Observation {
                 Moved::Uncounted | Moved::Unknown,
                 Moved::Bytes {
                     count,
-                    per_s,
+                    after_start_per_s,
                     is_shared: false,
+                    ..
                 },
             ] => {
                 let is_start = matches!(ends, [Moved::Bytes { .. }, Moved::Uncounted]);
-                (!is_start || count > MAX_DIFFERENCE).then_some(per_s)
+                (!is_start || count > MAX_DIFFERENCE).then_some(after_start_per_s)
             }
             _ => None,
         }
@@ -240,6 +247,7 @@ impl Observation {
 
     fn moved(&self, pipe: LinkId, side: LinkSide, used: &mut UsedLinks) -> Moved {
         let (mut bytes, mut calls, mut seconds) = (0, 0, 0.0_f64);
+        let (mut start_bytes, mut start_s) = (0, f64::INFINITY);
         let mut is_shared = false;
         let holders: Vec<&Observed> = self.holders(pipe, side).collect();
         let (frozen, active): (Vec<&Observed>, Vec<&Observed>) =
@@ -260,14 +268,25 @@ impl Observation {
             };
             is_shared |= has_others || used.undercounted.contains(&process.process.id);
             (bytes, calls) = (bytes + more_bytes, calls + more_calls);
+            // It writes nothing while it starts.
+            let Start { time, read_bytes } = match side {
+                LinkSide::Input => process.start,
+                LinkSide::Room => Start::default(),
+            };
+            start_bytes += read_bytes;
+            start_s = start_s.min(time.as_secs_f64());
             seconds = seconds.max(process.counted_s);
         }
         if calls == 0 || seconds == 0.0 {
             Moved::Uncounted
         } else {
+            let per_s = bytes as f64 / seconds;
+            let has_started = start_s <= seconds / 2.0;
+            let after_start = bytes.saturating_sub(start_bytes) as f64 / (seconds - start_s);
             Moved::Bytes {
                 count: bytes,
-                per_s: bytes as f64 / seconds,
+                per_s,
+                after_start_per_s: if has_started { after_start } else { per_s },
                 is_shared,
             }
         }
@@ -276,6 +295,8 @@ impl Observation {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use crate::fixtures::{busy, frozen, observation, on_input, process, reads, writes};
     use crate::proc::{Io, OtherFiles};
@@ -400,6 +421,15 @@ mod tests {
             ..moves(&xargs, 466 << 20, 9)
         };
         assert_eq!(rate(unknown.clone(), moves(&reader, 852, 9)), Some(852.0));
+        let started = |seconds| Observed {
+            start: Start {
+                time: Duration::from_secs_f64(seconds),
+                read_bytes: 4612,
+            },
+            ..moves(&reader, 4612 + 852, 9)
+        };
+        let after = [1.0, 1.5].map(|seconds| rate(unknown.clone(), started(seconds)));
+        assert_eq!(after, [Some(2.0 * 852.0), Some(4612.0 + 852.0)]);
         let other = Observed {
             io: None,
             ..reader.clone()

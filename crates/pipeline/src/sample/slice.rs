@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use pipespeed_host::CpuList;
 
-use super::Observed;
 use super::children::ChildSlice;
 use super::counts::{Awake, Division, StateCounts, least_ran};
+use super::{Observed, Start};
 use crate::graph::{Process, Unseen};
 use crate::proc::{Io, Language};
 use crate::processors::Quota;
@@ -32,6 +32,8 @@ pub(crate) struct Slice {
     pub(crate) io: Option<Io>,
     /// The time over which that was counted.
     pub(crate) io_counted: Duration,
+    /// What of that it read while it started.
+    pub(crate) start: Start,
     /// Whether it has waited for children that have ended.
     pub(crate) has_reaped: bool,
     /// The children that it waited for.
@@ -73,6 +75,8 @@ impl Slice {
         if self.limits.quota.as_ref().map(throttled) < other.limits.quota.as_ref().map(throttled) {
             self.limits.quota = other.limits.quota;
         }
+        self.start.time += other.start.time;
+        self.start.read_bytes += other.start.read_bytes;
         // They can't be read any more in the second in which the process ended.
         if let Some(io) = other.io {
             self.io_counted += other.io_counted;
@@ -145,6 +149,7 @@ impl Slice {
             has_reaped: self.has_reaped,
             children_ran_s: self.children.ran().as_secs_f64(),
             io: self.io,
+            start: self.start,
             splices: counts.splices,
             polled: counts.polled.clone(),
             tried: BTreeSet::new(),

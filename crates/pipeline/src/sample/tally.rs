@@ -14,7 +14,7 @@ use super::children::ChildTally;
 use super::counters::{At, Counters, OwnIo, WatchedThread, counters};
 use super::counts::{SampledActivity, StateCounts, activity};
 use super::slice::{ProcessorLimits, Slice};
-use super::{Observed, ticks};
+use super::{Observed, Start, ticks};
 use crate::graph::{HeldEnds, LinkSide, Process};
 use crate::proc::files::{CachedFile, FdBudget, ProcessFiles};
 use crate::proc::{Io, LinkId, Proc, ProcessId};
@@ -30,6 +30,9 @@ const MIN_COUNTER_INTERVAL: Duration = Duration::from_millis(10);
 /// Ends of processes are rounded to ticks: an older process was there before.
 const MAX_BIRTH_ERROR: Duration = Duration::from_millis(20);
 
+/// A program that is not seen to wait on a pipe by then may have started long before.
+const MAX_START: Duration = Duration::from_millis(500);
+
 /// The samples of a process.
 #[derive(Debug)]
 pub(crate) struct Tally {
@@ -43,6 +46,10 @@ pub(crate) struct Tally {
     /// Whether it may have run since its descriptors were read.
     pub(crate) may_have_changed: bool,
     has_run: bool,
+    /// Whether it had only just started, and was not seen to wait on a pipe yet.
+    is_starting: bool,
+    /// What it read until it was first seen to do so.
+    start: Start,
     /// The number of its descriptors when it was last seen to have run.
     descriptors: Option<u64>,
     looked: Option<Looked>,
@@ -105,6 +112,7 @@ impl Tally {
         let directory = ProcessFiles::new(proc, process.id.pid).directory().ok();
         // It may have been opened after the number was reused.
         let directory = directory.filter(|_| process.id.is_running(proc));
+        let is_starting = age(process.id).is_some_and(|age| age <= MAX_START);
         let now = Instant::now();
         let mut tally = Tally {
             directory: directory.and_then(|directory| fd_budget.keep(directory)),
@@ -122,6 +130,8 @@ impl Tally {
             has_ended: false,
             may_have_changed: false,
             has_run: false,
+            is_starting,
+            start: Start::default(),
             descriptors: None,
             looked: None,
             due: Due::default(),
@@ -298,7 +308,7 @@ impl Tally {
             self.count_awake(proc, fd_budget);
             let age = self.created.elapsed();
             let interval = MIN_COUNTER_INTERVAL.max(age / COUNTER_AGE);
-            self.due.counters = has_run && self.last.0.elapsed() >= interval;
+            self.due.counters = self.has_started() || has_run && self.last.0.elapsed() >= interval;
         } else {
             self.has_ended = true;
         }
@@ -401,6 +411,21 @@ impl Tally {
             self.last = (now, counters);
             self.children.forget(&ended);
         }
+        if self.has_started() {
+            self.is_starting = false;
+            let start = self.own_io().map(|io| Start {
+                time: self.last.0.duration_since(self.first.0),
+                read_bytes: io.read_bytes,
+            });
+            let start = start.filter(|start| start.time <= MAX_START);
+            self.start = start.unwrap_or_default();
+        }
+    }
+
+    /// Whether it had only just started, and is seen to wait on a pipe for the first time.
+    fn has_started(&self) -> bool {
+        let waits = || activity(&states(&self.watches));
+        self.is_starting && matches!(waits(), SampledActivity::Blocked | SampledActivity::Starved)
     }
 
     /// What it has moved itself since the counters were read first. Not known of one that ended before they
@@ -446,6 +471,7 @@ impl Tally {
             has_reaped: last.children_faults != first.children_faults,
             io,
             io_counted: io.map_or(Duration::ZERO, |_| counted),
+            start: self.start,
             children: self
                 .children
                 .slice(last.children_ran.saturating_sub(first.children_ran)),
@@ -459,6 +485,7 @@ impl Tally {
         self.counts = StateCounts::default();
         // The next time begins now.
         self.is_from_start = true;
+        self.start = Start::default();
         self.groups.drain(..self.groups.len().saturating_sub(1));
         self.children.restart();
         self.first = self.last.clone();
@@ -537,6 +564,7 @@ fn add_threads(at: &At<'_>, ends: &HeldEnds, watches: &mut Vec<WatchedThread>) {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
     use std::process::{Command, Stdio};
 
     use pipespeed_testing::procs::eventually;
@@ -573,6 +601,40 @@ mod tests {
             shell.wait().unwrap();
             assert!(found.is_some(), "{body}");
         }
+    }
+
+    #[test]
+    fn what_a_program_reads_while_it_starts_is_told_apart() {
+        let (proc, fd_budget) = (Proc::default(), FdBudget::new());
+        let input = vec![b'\n'; 100_000];
+        let sorted = || {
+            let began = Instant::now();
+            let mut sort = Command::new("sort");
+            let sort = sort.stdin(Stdio::piped()).stdout(Stdio::null());
+            let mut sort = sort.spawn().unwrap();
+            let mut scanner = Scanner::default();
+            scanner.read_all(&proc, &[]);
+            let process = scanner.graph.processes[&(sort.id() as i32)].clone();
+            let mut tally = Tally::new_since(&proc, process, began, &fd_budget);
+            let mut read_bytes = |wanted: u64| {
+                eventually(|| {
+                    tally.sample(&proc, &fd_budget);
+                    tally.update(&proc, &fd_budget);
+                    let slice = tally.slice(ProcessorLimits::default());
+                    let bytes = slice.io?.read_bytes - slice.start.read_bytes;
+                    (!tally.is_starting && bytes == wanted).then_some(slice.start.read_bytes)
+                })
+            };
+            let before = read_bytes(0);
+            sort.stdin.as_mut().unwrap().write_all(&input).unwrap();
+            let after = read_bytes(input.len() as u64);
+            sort.kill().unwrap();
+            sort.wait().unwrap();
+            // On a busy machine it may have taken too long to start.
+            (before? > 0).then_some((before, after))
+        };
+        let (before, after) = eventually(sorted).unwrap();
+        assert_eq!(before, after);
     }
 
     #[test]
