@@ -177,7 +177,9 @@ fn kind_of(fd: BorrowedFd<'_>, stat: &Stat) -> FileKind {
             Ok(SocketType::STREAM) => FileKind::Stream {
                 local: rustix::net::sockopt::socket_domain(fd) == Ok(AddressFamily::UNIX),
             },
-            _ => FileKind::Messages,
+            Ok(_) => FileKind::Messages,
+            // Where a filter refuses the question. What takes messages whole discards bytes of a stream.
+            Err(_) => FileKind::Stream { local: false },
         },
         FileType::CharacterDevice => character_device(fd, stat.st_rdev),
         _ => FileKind::Other,

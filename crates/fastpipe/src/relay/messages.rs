@@ -27,7 +27,7 @@ pub(super) fn next(fd: BorrowedFd<'_>) -> rustix::io::Result<Next> {
         Ok(0) if is_end(fd) => Ok(Next::End),
         // Receiving datagrams was shut down: a blocking call would return 0. Check
         // again for messages that came before the shutdown.
-        Err(Errno::AGAIN) if is_shut_down(fd) => length(fd).map_or_else(
+        Err(Errno::AGAIN) if is_shut_down(fd).unwrap_or(false) => length(fd).map_or_else(
             |errno| match errno {
                 Errno::AGAIN => Ok(Next::End),
                 errno => Err(errno),
@@ -71,16 +71,16 @@ fn receive(
 ///
 /// For SOCK_SEQPACKET both look the same. But if the socket is shut down and has
 /// no bytes left, no bytes are lost by assuming the end, even if there are empty
-/// messages.
+/// messages. Nor if that can't be known: read(2) would say the same.
 fn is_end(fd: BorrowedFd<'_>) -> bool {
     let datagrams = [SocketType::DGRAM, SocketType::RAW].map(Ok);
     !datagrams.contains(&sockopt::socket_type(fd))
-        && is_shut_down(fd)
+        && is_shut_down(fd).unwrap_or(true)
         && rustix::io::ioctl_fionread(fd).unwrap_or(0) == 0
 }
 
-/// Whether no further message can come, according to poll(2).
-fn is_shut_down(fd: BorrowedFd<'_>) -> bool {
+/// Whether no further message can come, according to poll(2), which a filter may refuse.
+fn is_shut_down(fd: BorrowedFd<'_>) -> rustix::io::Result<bool> {
     let hang_up = PollFlags::RDHUP | PollFlags::HUP;
-    poll_now(fd, PollFlags::RDHUP).is_ok_and(|found| found.intersects(hang_up))
+    poll_now(fd, PollFlags::RDHUP).map(|found| found.intersects(hang_up))
 }

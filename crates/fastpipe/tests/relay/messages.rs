@@ -4,7 +4,7 @@
 use crate::common::skip::skip;
 use std::fs::File;
 use std::io::{Read, Write};
-use std::net::{Shutdown, UdpSocket};
+use std::net::{Shutdown, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixDatagram;
 use std::time::Duration;
@@ -103,6 +103,43 @@ fn seqpacket_input_ends_with_its_sender_not_an_empty_packet() {
         let (done, got) = relayed(&receiver, &Options::new(), 1000);
         assert_eq!((done.end, &got[..]), (End::EndOfData, &b"onetwo"[..]));
     }
+}
+
+/// What takes messages whole discards bytes of a stream.
+#[test]
+fn a_socket_that_may_not_be_asked_for_its_type_loses_nothing() {
+    if !filters_work() {
+        return;
+    }
+    let filtered = std::thread::spawn(|| {
+        let bytes = pattern(30_000);
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut sender = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (receiver, _) = listener.accept().unwrap();
+        sender.write_all(&bytes).unwrap();
+        drop(sender);
+        assert!(refuse(&[libc::SYS_getsockopt], libc::EPERM));
+        let (done, got) = relayed(&receiver, &Options::new(), 1 << 20);
+        assert_same(&got, &bytes);
+        assert_eq!(done.end, End::EndOfData);
+    });
+    filtered.join().unwrap();
+}
+
+#[test]
+fn seqpacket_input_ends_where_polling_is_refused() {
+    if !filters_work() {
+        return;
+    }
+    let filtered = std::thread::spawn(|| {
+        let (sender, receiver) = unix(SocketType::SEQPACKET);
+        send_each(&sender, &[b"one", b"two"]);
+        drop(sender);
+        assert!(refuse(&[libc::SYS_ppoll], libc::EPERM));
+        let (done, got) = relayed(&receiver, &Options::new(), 1000);
+        assert_eq!((done.end, &got[..]), (End::EndOfData, &b"onetwo"[..]));
+    });
+    filtered.join().unwrap();
 }
 
 #[test]

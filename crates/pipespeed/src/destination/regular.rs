@@ -12,10 +12,11 @@ use super::new_name::create_unused;
 use pipespeed_base::failure::say;
 use pipespeed_base::interrupt::without_signals;
 use pipespeed_base::output::check_by_closing;
+use pipespeed_host::Root;
 use rustix::fs::{
-    AtFlags, CWD, FallocateFlags, FileType, Gid, Mode, OFlags, RenameFlags, Stat, StatxAttributes,
-    StatxFlags, fallocate, fchmod, fchown, fcntl_setfl, fstat, openat, renameat, renameat_with,
-    statat, statx, unlinkat,
+    AtFlags, CWD, FallocateFlags, FileType, Gid, IFlags, Mode, OFlags, RenameFlags, Stat,
+    StatxAttributes, StatxFlags, fallocate, fchmod, fchown, fcntl_setfl, fstat, ioctl_getflags,
+    openat, renameat, renameat_with, statat, statx, unlinkat,
 };
 use rustix::io::{Errno, retry_on_intr};
 use rustix::path::Arg;
@@ -97,7 +98,7 @@ impl Regular {
     fn save_now(&self, bytes: &[u8]) -> io::Result<File> {
         if self.is_replaced {
             match self.replace(bytes) {
-                Err(error) if needs_no_directory(&error) => {}
+                Err(error) if may_write_in_place(&error) => {}
                 outcome => return outcome,
             }
         }
@@ -115,7 +116,7 @@ impl Regular {
     pub(super) fn save_new(&self, bytes: &[u8]) -> io::Result<File> {
         without_signals(|| match self.place_new(bytes) {
             // Not every file system can rename without replacing (renameat2(2)).
-            Err(error) if cannot_rename_new(&error) => self.create(bytes),
+            Err(error) if may_write_in_place(&error) => self.create(bytes),
             outcome => outcome,
         })?
     }
@@ -261,23 +262,28 @@ pub(super) fn no_longer_regular() -> io::Error {
 
 /// Whether nobody would notice that a file is another one than before.
 fn is_sole_and_own(file: &Stat) -> bool {
-    file.st_uid == geteuid().as_raw() && file.st_nlink == 1
+    file.st_uid == geteuid().as_raw() && file.st_nlink == 1 && !may_stand_for_others(file.st_uid)
+}
+
+/// Whether a number may stand for users, or groups, that have none in this namespace
+/// (user_namespaces(7)).
+fn may_stand_for_others(id: u32) -> bool {
+    let root = Root::default();
+    let is_overflow = |name| root.number(format!("proc/sys/kernel/{name}")) == Some(i64::from(id));
+    let is_any = is_overflow("overflowuid") || is_overflow("overflowgid");
+    is_any && !root.in_first_user_namespace()
 }
 
 /// Whether replacing a file failed for a reason that writing it in place may not have: the
-/// directory is closed to this user or read-only, the file is a mount point or not one's own, or
-/// there is no room for a second file.
-fn needs_no_directory(error: &io::Error) -> bool {
-    matches!(
-        Errno::from_io_error(error),
-        Some(Errno::ACCESS | Errno::PERM | Errno::ROFS | Errno::BUSY | Errno::NOSPC | Errno::DQUOT)
-    )
-}
-
-/// Whether a new file can't be renamed, but perhaps be created under its own name.
-fn cannot_rename_new(error: &io::Error) -> bool {
-    let errno = Errno::from_io_error(error);
-    needs_no_directory(error) || matches!(errno, Some(Errno::INVAL | Errno::NOSYS))
+/// directory is closed to this user or read-only, the file is a mount point or not one's own,
+/// there is no room for a second file, or it can't be renamed there.
+fn may_write_in_place(error: &io::Error) -> bool {
+    let Some(errno) = Errno::from_io_error(error) else {
+        return false;
+    };
+    let refused = [Errno::ACCESS, Errno::PERM, Errno::ROFS, Errno::BUSY];
+    let unable = [Errno::NOSPC, Errno::DQUOT, Errno::INVAL, Errno::NOSYS];
+    refused.contains(&errno) || unable.contains(&errno)
 }
 
 /// Opens a directory, which need not be readable.
@@ -398,16 +404,27 @@ fn is_empty_and_own(directory: &OwnedFd, name: &Path) -> bool {
 /// # Errors
 /// EPERM: it must not be replaced.
 fn take_on(file: &File, old: &File) -> io::Result<()> {
+    Ok(try_take_on(file, old).map_err(|_| Errno::PERM)?)
+}
+
+fn try_take_on(file: &File, old: &File) -> rustix::io::Result<()> {
     let found = fstat(old)?;
-    if !is_sole_and_own(&found) {
-        return Err(Errno::PERM.into());
+    let is_own = is_sole_and_own(&found) && !may_stand_for_others(found.st_gid);
+    if !is_own || lasting_flags(file) != lasting_flags(old) {
+        return Err(Errno::PERM);
     }
     // Before the mode, since these change bits of it (chown(2), acl(5)).
     if fstat(file)?.st_gid != found.st_gid {
         fchown(file, None, Some(Gid::from_raw(found.st_gid)))?;
     }
-    copy_attributes(old, file).map_err(|_| Errno::PERM)?;
-    Ok(fchmod(file, Mode::from_raw_mode(found.st_mode))?)
+    copy_attributes(old, file)?;
+    fchmod(file, Mode::from_raw_mode(found.st_mode))
+}
+
+/// The flags that chattr(1) sets; none where the file system has none.
+fn lasting_flags(file: &File) -> IFlags {
+    let flags = ioctl_getflags(file).unwrap_or(IFlags::empty());
+    flags & IFlags::all()
 }
 
 /// Replaces the contents of a file. Reserves the room first, and writes the old contents again
@@ -475,9 +492,21 @@ pub(super) fn append(file: &File, bytes: &[u8]) -> io::Result<()> {
     // Another process may have shortened it.
     fcntl_setfl(file, OFlags::APPEND)?;
     let before = file.metadata()?.len();
-    let written = (&*file).write_all(bytes);
-    if written.is_err() && file.metadata()?.len() > before {
-        file.set_len(before)?;
+    let mut rest = bytes;
+    while !rest.is_empty() {
+        match (&*file).write(rest) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(count) => rest = &rest[count..],
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => {
+                let written = (bytes.len() - rest.len()) as u64;
+                // Another process may have added a part of its own.
+                if written > 0 && file.metadata()?.len() == before + written {
+                    file.set_len(before)?;
+                }
+                return Err(error);
+            }
+        }
     }
-    written
+    Ok(())
 }

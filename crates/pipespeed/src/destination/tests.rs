@@ -3,7 +3,7 @@ use pipespeed_testing::{names_in, says};
 use std::fs::Permissions;
 use std::os::unix::fs::{PermissionsExt, symlink};
 
-use rustix::fs::XattrFlags;
+use rustix::fs::{IFlags, XattrFlags, ioctl_getflags, ioctl_setflags};
 
 fn save(path: impl AsRef<Path>, bytes: &[u8]) -> io::Result<()> {
     Destination::open(path.as_ref())?.save(bytes)
@@ -102,6 +102,23 @@ fn a_replaced_file_has_the_attributes_of_the_old_one_and_no_others() {
             assert_eq!(&found[..len], value, "{attribute}");
         }
     }
+}
+
+#[test]
+fn a_file_with_flags_of_its_own_keeps_them() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a");
+    fs::write(&path, "old").unwrap();
+    let set = ioctl_setflags(fs::File::open(&path).unwrap(), IFlags::NODUMP);
+    if let Err(errno) = set {
+        return pipespeed_testing::skip(format_args!("no flags in {dir:?}: {errno}"));
+    }
+    let before = fs::metadata(&path).unwrap().ino();
+    save(&path, b"new").unwrap();
+    let flags = ioctl_getflags(fs::File::open(&path).unwrap()).unwrap();
+    assert!(flags.contains(IFlags::NODUMP));
+    assert_eq!(fs::metadata(&path).unwrap().ino(), before);
+    assert_eq!(fs::read(&path).unwrap(), b"new");
 }
 
 #[test]

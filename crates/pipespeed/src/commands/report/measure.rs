@@ -377,9 +377,9 @@ fn wait(mut started: Started, interrupt: &Interrupt) -> anyhow::Result<ExitStatu
     if let Some(signal) = interrupt.signal() {
         // Ctrl-C has reached it already, and a second signal would end it unsaved.
         let ended = retry_on_intr(|| poll(&mut fds[..1], Some(&GRACE)));
-        if ended == Ok(0)
-            && let Some(signal) = Signal::from_named_raw(signal)
-        {
+        if ended == Ok(0) {
+            // A real-time signal has no name.
+            let signal = Signal::from_named_raw(signal).unwrap_or(Signal::TERM);
             // It is not reaped yet, so its number is not reused.
             let _ = kill_process(Pid::from_child(&started.child), signal);
         }

@@ -82,6 +82,35 @@ fn the_owner_and_the_mode_of_a_file_are_kept() {
     assert_eq!(names_in(directory.path()), ["run.json"]);
 }
 
+/// There all users and groups without a number of their own look like one.
+#[test]
+fn a_file_of_ids_unknown_in_a_user_namespace_keeps_them() {
+    if !geteuid().is_root() {
+        return skip("only root can give files to others");
+    }
+    if conditions::in_user_namespace(PIPESPEED, SHORT).is_none() {
+        return;
+    }
+    for (options, uid, gid) in [("-U", 1000, 1000), ("-U", 0, 1234), ("-U -r", 0, 1234)] {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("run.json");
+        fs::write(&file, "old").unwrap();
+        chown(&file, Some(uid), Some(gid)).unwrap();
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o666)).unwrap();
+        let inode = fs::metadata(&file).unwrap().ino();
+        let mut command = Command::new("unshare");
+        command.args(options.split(' ')).arg(PIPESPEED);
+        command.args(SHORT.split(' ')).args(["--json", "run.json"]);
+        command.current_dir(&directory);
+        run_alone(command).succeeded();
+        assert_record(&file);
+        let saved = fs::metadata(&file).unwrap();
+        assert_eq!((saved.uid(), saved.gid()), (uid, gid), "{options}");
+        assert_eq!(saved.ino(), inode, "{options}");
+        assert_eq!(names_in(directory.path()), ["run.json"]);
+    }
+}
+
 #[test]
 fn file_that_is_a_mount_point_is_written_in_place() {
     let directory = tempfile::tempdir().unwrap();

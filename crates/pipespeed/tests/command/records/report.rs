@@ -278,10 +278,13 @@ fn an_interrupted_report_keeps_what_is_finished_and_goes_on() {
     // The newest report is the one that goes on.
     let (running, mark, again) = until_the_ladder_runs(&records, pipespeed("report --resume -q"));
     assert_eq!(again, directory);
-    running.send(Signal::INT);
+    // A real-time signal, which has no name.
+    let kill = format!("kill -34 {}", running.pid().as_raw_pid());
+    let sent = Command::new("sh").args(["-c", &kill]).status().unwrap();
+    assert!(sent.success());
     let outcome = running.finish();
     mark.nobody_left();
-    assert_eq!(outcome.code, Some(128 + 2), "{outcome:#?}");
+    assert_eq!(outcome.code, Some(128 + 34), "{outcome:#?}");
     assert_eq!(fs::read(directory.join("check.json")).unwrap(), check);
 }
 
