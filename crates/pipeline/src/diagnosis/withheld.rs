@@ -183,11 +183,13 @@ fn is_meant(
     if holder.has_reaped && holder.is_standard(pipe, LinkSide::Room) {
         return true;
     }
-    // A shell that keeps a FIFO open for others, while it waits for them.
+    // A shell that keeps a FIFO open for others, while it waits for them. Those that wait for the reader's own
+    // output write nothing there.
     let keeps_open =
         holder.process.holds(pipe, LinkSide::Input) && holder.only_waits_for_children();
     if keeps_open && pipe.is_fifo() {
-        let mut others = others().filter(|other| other.process.id != reader.process.id);
+        let behind = behind(observation, reader);
+        let mut others = others().filter(|other| !behind.contains(&other.process.id.pid));
         return others.any(|other| observation.descends(other, own));
     }
     // Of a connection each side has its own socket. A standard output may be withheld.
@@ -276,6 +278,7 @@ mod tests {
         busy, child_of, frozen, observation, on_child, on_input, on_outside, process, reads, writes,
     };
 
+    use crate::graph::Process;
     use crate::proc::{Io, LinkFd};
     use crate::sample::Children;
     use crate::wait::LinkWait;
@@ -370,6 +373,49 @@ mod tests {
             let found: Vec<i32> = found.iter().map(|leaked| leaked.holder.pid).collect();
             assert_eq!(found, expected);
         }
+    }
+
+    /// `exec 9<>f; cat f | wc -l`, beside a job that may write.
+    #[test]
+    fn who_waits_for_the_readers_own_output_has_no_fifo_kept_open_for_it() {
+        let fifo = |fd, can_write| LinkFd {
+            pipe: LinkId::Fifo {
+                device: 1,
+                inode: 7,
+            },
+            writes: can_write,
+            ..reads(fd, 7)
+        };
+        let below = |process: Process, state| Observed {
+            ancestors: vec![3, 1],
+            ..frozen(child_of(3, process), state)
+        };
+        let found = |others: Vec<Observed>| {
+            let shell = frozen(
+                child_of(1, process(3, "bash", vec![fifo(9, true)])),
+                on_child(),
+            );
+            let ends = vec![fifo(3, false), fifo(9, true), writes(1, 8)];
+            let input = ThreadState::Waiting(BlockedOn::Pipes {
+                any_of: vec![LinkWait {
+                    pipe: fifo(3, false).pipe,
+                    fd: Some(3),
+                    side: LinkSide::Input,
+                }],
+                or: None,
+            });
+            let cat = below(process(4, "cat", ends), input);
+            let wc = process(5, "wc", vec![reads(0, 8), fifo(9, true)]);
+            let all = [shell, cat, below(wc, on_input(8))];
+            leaked(all.into_iter().chain(others))
+        };
+        let leaked = found(Vec::new());
+        let holders: Vec<i32> = leaked.iter().map(|leaked| leaked.holder.pid).collect();
+        assert_eq!(holders, [3, 5]);
+        assert!(leaked.iter().all(|leaked| leaked.is_last), "{leaked:?}");
+        let job = process(6, "job", vec![fifo(9, true)]);
+        let leaked = found(vec![below(job, on_outside(Outside::Timer))]);
+        assert!(leaked.iter().all(|leaked| !leaked.is_last), "{leaked:?}");
     }
 
     #[test]
