@@ -133,6 +133,7 @@ pub fn frozen(process: Process, thread: ThreadState) -> Observed {
         age_s: 2.0,
         counted_s: 2.0,
         ran_s: 0.0,
+        in_kernel_s: 0.0,
         delayed_s: 0.0,
         allowed: CpuList::parse("0-63"),
         quota: None,

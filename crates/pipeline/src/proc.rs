@@ -116,6 +116,8 @@ pub struct Stat {
     pub threads: usize,
     /// Processor time of all its threads, in ticks.
     pub ran_ticks: u64,
+    /// The part of that in which the kernel worked for them, in ticks.
+    pub kernel_ticks: u64,
     /// Processor time of the children it has waited for, and of theirs, in ticks.
     pub children_ticks: u64,
     /// Page faults of these children. Every child has some, so that the number grows with each.
@@ -580,6 +582,7 @@ pub(crate) fn parse_stat(text: &str) -> Option<Stat> {
         start: field(22)?.parse().ok()?,
         threads: field(20)?.parse().ok()?,
         ran_ticks: number(14)? + number(15)?,
+        kernel_ticks: number(15)?,
         children_ticks: number(16)? + number(17)?,
         children_faults: number(11)?,
         processor: number(39).and_then(|cpu| usize::try_from(cpu).ok()),

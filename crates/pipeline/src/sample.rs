@@ -63,6 +63,9 @@ pub struct Observed {
     pub counted_s: f64,
     /// Processor time.
     pub ran_s: f64,
+    /// The part of that in which the kernel worked for it: system calls and page faults.
+    #[serde(skip)]
+    pub in_kernel_s: f64,
     /// Time for which its threads were ready to run, and did not.
     pub delayed_s: f64,
     /// The processors that it may use, as last seen; `None` if it hardly ran and was hardly delayed, or had ended

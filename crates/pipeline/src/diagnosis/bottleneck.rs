@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
-use self::busiest::{busiest, ended_before, never_waits, outruns, tries_in_vain};
+use self::busiest::{busiest, ended_before, may_poll_in_vain, never_waits, outruns, tries_in_vain};
 pub use self::delay::Delay;
 pub(super) use self::delay::per_s;
 use self::delay::{cause_of_delay, is_at_quota};
@@ -363,6 +363,7 @@ fn bottleneck(observation: &Observation, stages: &[&Observed], edges: &[Edge]) -
     let best = best.filter(|best| {
         !polls_busy_children(best.stage)
             && !tries_in_vain(observation, best, stages)
+            && !may_poll_in_vain(observation, best)
             && !ended_before(best.stage, stages)
     });
     let Some(best) = best else {

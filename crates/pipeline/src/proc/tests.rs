@@ -124,6 +124,7 @@ fn a_name_with_parentheses_and_escapes_confuses_nothing() {
         start: 4711,
         threads: 1,
         ran_ticks: 5,
+        kernel_ticks: 3,
         children_ticks: 7,
         children_faults: 9,
         processor: None,

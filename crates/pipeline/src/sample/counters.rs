@@ -17,6 +17,8 @@ const MIN_PENDING: Duration = Duration::from_millis(20);
 pub(super) struct Counters {
     pub(super) ran: Duration,
     pub(super) delayed: Duration,
+    /// The running time in which the kernel worked for it.
+    pub(super) in_kernel: Duration,
     pub(super) io: Option<OwnIo>,
     /// Processor time of the children that it has waited for.
     pub(super) children_ran: Duration,
@@ -215,6 +217,7 @@ pub(super) fn counters(at: &At<'_>, pid: i32, watches: &mut [WatchedThread]) -> 
     let stat = at.files.stat().map(|(stat, _)| stat).unwrap_or_default();
     let mut counters = Counters {
         io: own_io(at, pid, stat.children_faults, watches),
+        in_kernel: ticks(stat.kernel_ticks),
         children_ran: ticks(stat.children_ticks),
         children_faults: stat.children_faults,
         ..Counters::default()

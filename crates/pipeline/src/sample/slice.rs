@@ -23,6 +23,8 @@ pub(crate) struct Slice {
     pub(crate) counted: Duration,
     pub(crate) ran: Duration,
     pub(crate) delayed: Duration,
+    /// The part of its running time in which the kernel worked for it.
+    pub(crate) in_kernel: Duration,
     /// Of that, while others used the processors.
     pub(crate) queued: Duration,
     /// Running and queued time of the thread that had most of it.
@@ -62,6 +64,7 @@ impl Slice {
         self.counted += other.counted;
         self.ran += other.ran;
         self.delayed += other.delayed;
+        self.in_kernel += other.in_kernel;
         self.queued += other.queued;
         self.longest += other.longest;
         self.any_ran += other.any_ran;
@@ -143,6 +146,7 @@ impl Slice {
             age_s: self.counted.as_secs_f64(),
             counted_s: self.counted.as_secs_f64(),
             ran_s: self.ran.as_secs_f64(),
+            in_kernel_s: self.in_kernel.as_secs_f64(),
             delayed_s: self.delayed.as_secs_f64(),
             allowed: self.limits.allowed.clone(),
             quota: self.limits.quota,

@@ -465,6 +465,7 @@ impl Tally {
             counted,
             ran: last.ran.saturating_sub(first.ran),
             delayed: last.delayed.saturating_sub(first.delayed),
+            in_kernel: last.in_kernel.saturating_sub(first.in_kernel),
             queued: threads.iter().map(|(_, queued)| *queued).sum(),
             longest: longest.unwrap_or_default(),
             any_ran: any_ran(threads.iter().map(|(ran, _)| *ran), counted),
@@ -601,6 +602,32 @@ mod tests {
             shell.wait().unwrap();
             assert!(found.is_some(), "{body}");
         }
+    }
+
+    #[test]
+    fn time_in_the_kernel_is_a_part_of_the_running_time() {
+        let (proc, fd_budget) = (Proc::default(), FdBudget::new());
+        let mut dd = Command::new("dd");
+        let dd = dd.args(["if=/dev/zero", "of=/dev/null", "bs=1"]);
+        let mut dd = dd.stderr(Stdio::null()).spawn().unwrap();
+        let mut scanner = Scanner::default();
+        scanner.read_all(&proc, &[]);
+        let process = scanner.graph.processes[&(dd.id() as i32)].clone();
+        let mut tally = Tally::new(&proc, process, true, &fd_budget);
+        let found = eventually(|| {
+            tally.sample(&proc, &fd_budget);
+            tally.update(&proc, &fd_budget);
+            let observed = tally.slice(ProcessorLimits::default());
+            let mut twice = observed.clone();
+            twice.add(&observed);
+            let observed = twice.observed(tally.process.clone());
+            (observed.in_kernel_s >= 0.1).then_some((observed.in_kernel_s, observed.ran_s))
+        });
+        dd.kill().unwrap();
+        dd.wait().unwrap();
+        let (in_kernel, ran) = found.unwrap();
+        // It is counted in ticks.
+        assert!(in_kernel <= ran + 0.05, "{in_kernel} {ran}");
     }
 
     #[test]

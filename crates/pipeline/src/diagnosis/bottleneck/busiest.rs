@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use super::{
-    Candidate, LinkSide, MIN_EVER, MIN_LACKING, MIN_LEAD, MIN_OWN, MIN_TURNS, Process, awake_of,
-    is_busy, shares_of,
+    Candidate, LinkSide, MAX_EMPTY, MIN_AWAKE, MIN_EVER, MIN_LACKING, MIN_LEAD, MIN_OWN, MIN_TURNS,
+    Process, awake_of, is_busy, shares_of,
 };
 use crate::observe::Observation;
 use crate::proc::LinkId;
@@ -89,6 +89,36 @@ pub(super) fn tries_in_vain(
     };
     let mut tried = candidate.stage.tried.iter();
     tried.any(|(link, side)| works(*link, side.other()))
+}
+
+/// Whether a stage may ask again and again whether there is input, by polls that don't wait: it runs all the time,
+/// partly in the kernel, and moves hardly anything, while nothing piles up before it. It may as well work on what
+/// it has read: its own running time shows nothing.
+pub(super) fn may_poll_in_vain(observation: &Observation, candidate: &Candidate<'_>) -> bool {
+    /// Who computes makes no system calls. Loops of polls spent 12 to 75 % of their running time in the kernel.
+    const MIN_IN_KERNEL: f64 = 0.05;
+    /// Who makes more counted calls in a second of its running time does something.
+    const MAX_CALLS: f64 = 1000.0;
+    let stage = candidate.stage;
+    let calls = stage.io.map(|io| (io.reads + io.writes) as f64);
+    let moves_little = !stage.splices && calls.is_none_or(|calls| calls <= MAX_CALLS * stage.ran_s);
+    let is_awake = stage.shares.runs + stage.shares.queued >= MIN_AWAKE;
+    let is_in_kernel = stage.in_kernel_s >= MIN_IN_KERNEL * stage.ran_s;
+    let is_empty = |link: LinkId| {
+        let link = observation.link(link);
+        link.is_none_or(|link| {
+            let is_read = link.unread.is_none_or(|bytes| bytes == 0);
+            is_read && link.pressure().is_none_or(|fill| fill <= MAX_EMPTY)
+        })
+    };
+    let mut inputs = candidate.inputs.iter();
+    let may_get_data = inputs.any(|input| {
+        let mut writers = observation.holders(*input, LinkSide::Room);
+        stage.process.holds(*input, LinkSide::Input)
+            && is_empty(*input)
+            && writers.any(|writer| !writer.has_ended && writer.process.id != stage.process.id)
+    });
+    is_awake && is_in_kernel && moves_little && may_get_data
 }
 
 /// Whether a stage ended while another one went on that held up the pipeline for as long: its shares are those of its

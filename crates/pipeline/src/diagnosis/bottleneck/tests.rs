@@ -74,6 +74,45 @@ fn who_asks_in_vain_is_no_bottleneck_beside_one_that_works() {
     assert_eq!(named(&[(0.1, 0.9, 0.0), runs], 0.9, reader), Some(2));
 }
 
+/// `(while :; do echo; sleep 1; done) | filter | cat`, where the filter polls without waiting, or works on what it
+/// has read.
+#[test]
+fn who_may_poll_in_vain_is_no_bottleneck() {
+    let named = |change: fn(&mut Observation)| {
+        let mut stages = chain(&[(0.0, 0.0, 0.0), (0.98, 0.0, 0.0), (0.0, 0.0, 1.0)]);
+        stages[0].shares.elsewhere = 1.0;
+        stages[0].outside = [(Outside::Timer, 1.0)].into();
+        stages[1].in_kernel_s = 0.3 * stages[1].ran_s;
+        stages[1].io = Some(Io {
+            read_bytes: 8,
+            written_bytes: 8,
+            reads: 4,
+            writes: 4,
+        });
+        let mut observation = observation(stages);
+        observation.pipes[0].fill = Some(0.0);
+        observation.pipes[0].unread = Some(0);
+        observation.pipes[1].fill = Some(0.0);
+        change(&mut observation);
+        let findings = bottlenecks(&observation, &BTreeSet::new());
+        match &findings[..] {
+            [Finding::Bottleneck(bottleneck)] => Some(bottleneck.stage.pid),
+            [Finding::Unclear { .. }] => None,
+            _ => panic!("{findings:?}"),
+        }
+    };
+    assert_eq!(named(|_| {}), None);
+    // It computes, it has data, it reads much, or it has read all.
+    assert_eq!(named(|seen| seen.processes[1].in_kernel_s = 0.01), Some(2));
+    assert_eq!(named(|seen| seen.pipes[0].unread = Some(6)), Some(2));
+    let reads_much = |seen: &mut Observation| {
+        let io = seen.processes[1].io.as_mut();
+        io.unwrap().reads = 9000;
+    };
+    assert_eq!(named(reads_much), Some(2));
+    assert_eq!(named(|seen| seen.processes[0].has_ended = true), Some(2));
+}
+
 /// `(sha1sum /dev/zero >/dev/null & tail -f log | sed -u ...) 2>&1 | grep ...`
 #[test]
 fn who_only_inherited_a_standard_error_is_no_bottleneck() {
