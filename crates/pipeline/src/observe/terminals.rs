@@ -20,9 +20,10 @@ const MAX_AWAKE: f64 = 0.05;
 /// whose holders wait for other things, too. What waits for these waits for something outside.
 pub(super) fn leave_attended(processes: &mut [Observed]) {
     let still = still(processes);
+    let passed_on = passed_on(processes);
     let is_left = |link: LinkId| {
-        link.terminal()
-            .is_some_and(|terminal| !still.contains(&terminal))
+        let terminal = link.terminal();
+        terminal.is_some_and(|terminal| !still.contains(&terminal)) && !passed_on.contains(&link)
     };
     for process in processes {
         // The holder of its master waits for a program, not for a person.
@@ -82,6 +83,40 @@ fn still(processes: &[Observed]) -> BTreeSet<TerminalId> {
             LinkSide::Input => waits_only_for(process, on.pipe) && is_silent(on.pipe),
         })
         .filter_map(|(_, on)| on.pipe.terminal())
+        .collect()
+}
+
+/// What is written to terminals whose masters are read by processes that were asked for, as by script(1), and where
+/// who writes waits for these. If it is stopped by Ctrl-S, both wait at the same time.
+fn passed_on(processes: &[Observed]) -> BTreeSet<LinkId> {
+    /// Who waits for room for a smaller share is not held up.
+    const MIN_BLOCKED: f64 = 0.1;
+    /// What the waits may add up to if they are by turns. The kernel passes on later what is written: of a fast
+    /// writer and reader they add up to 1.25.
+    const MAX_BY_TURNS: f64 = 1.5;
+    let living = || processes.iter().filter(|process| !process.has_ended);
+    let waits = living().flat_map(|process| process.on.iter().map(move |on| (process, on)));
+    let blocked = waits.filter(|(_, on)| {
+        on.pipe.is_terminal() && on.side == LinkSide::Room && on.share >= MIN_BLOCKED
+    });
+    let is_read = |writer: &Observed, room: &OnLink| {
+        living().any(|reader| {
+            let waited: f64 = reader
+                .on
+                .iter()
+                .filter_map(|on| {
+                    ((on.pipe, on.side) == (room.pipe, LinkSide::Input)).then_some(on.share)
+                })
+                .sum();
+            reader.is_asked
+                && reader.process.id != writer.process.id
+                && reader.process.holds(room.pipe, LinkSide::Input)
+                && room.share + waited <= MAX_BY_TURNS
+        })
+    };
+    blocked
+        .filter(|(writer, room)| is_read(writer, room))
+        .map(|(_, room)| room.pipe)
         .collect()
 }
 
@@ -235,5 +270,31 @@ mod tests {
                 assert_eq!(holder.outside[&Outside::Other], 1.0);
             }
         }
+    }
+
+    /// `script -c "cat | tr" | gzip`.
+    #[test]
+    fn who_waits_for_a_reader_of_its_terminal_waits_for_that_one() {
+        let kept = |room: f64, input: f64, is_asked: bool| {
+            let mut writer = at_terminal(1, false, on(LinkSide::Room, None));
+            writer.is_frozen = false;
+            writer.on[0].share = room;
+            writer.shares.blocked = room;
+            let mut script = at_terminal(5, true, on(LinkSide::Input, Some(Outside::Terminal)));
+            script.is_asked = is_asked;
+            script.on[0].share = input;
+            let mut all = [writer, script];
+            leave_attended(&mut all);
+            // Only what is written there is kept, not what is typed.
+            let links = all.iter().flat_map(|process| process.process.ends.iter());
+            assert!(links.clone().all(|end| end.pipe == output()));
+            let waited = all[0].shares.blocked > 0.0;
+            assert_eq!(waited, !all[0].outside.contains_key(&Outside::Terminal));
+            (links.count() == 2 && waited, all[1].on.len())
+        };
+        assert_eq!(kept(0.5, 0.5, true), (true, 1));
+        // Ctrl-S, and somebody else's terminal.
+        assert_eq!(kept(0.9, 1.0, true), (false, 0));
+        assert_eq!(kept(0.5, 0.5, false), (false, 0));
     }
 }
