@@ -103,11 +103,11 @@ pub(super) fn describe(
 }
 
 fn turns_text(observation: &Observation, stages: &[ActiveStage]) -> String {
-    let remedy = if are_pipes_large(observation, stages) {
-        String::new()
-    } else {
+    let remedy = if may_larger_pipe_help(observation, stages) {
         let line = boost_line(observation, stages);
         format!(" A larger pipe between them may help: {line}.")
+    } else {
+        String::new()
     };
     format!(
         "No stage stands out as the bottleneck: {} wait for each other by turns.{remedy}",
@@ -115,10 +115,20 @@ fn turns_text(observation: &Observation, stages: &[ActiveStage]) -> String {
     )
 }
 
+/// Stages that wait for a smaller share of the time take no turns.
+const MIN_TURNS: f64 = 0.1;
 /// Stages that pause for a smaller share of the time are not mentioned as such.
 const MIN_PAUSE: f64 = 0.2;
 
 fn unclear_text(observation: &Observation, stages: &[ActiveStage]) -> String {
+    if let Some((writer, reader)) = observation.slow_connection(stages) {
+        return format!(
+            "No stage stands out as the bottleneck: {} waits for room in its connection to {}, which waits for \
+             input from there at the same time. The connection itself limits both, by its network or its buffers.",
+            full(&writer),
+            full(&reader)
+        );
+    }
     let pauses = |stage: &ActiveStage| {
         let observed = observation.find(stage.who.pid)?;
         let outside = observed.mainly()?;
@@ -382,20 +392,26 @@ fn reads_instead(observation: &Observation, reader: &IdleReader, unread: &Unread
     other.unwrap_or_else(|| "does not".to_owned())
 }
 
-/// Whether all pipes between these stages are as large as `boost` would make them.
-fn are_pipes_large(observation: &Observation, stages: &[ActiveStage]) -> bool {
-    let is_stage = |pid: i32| stages.iter().any(|stage| stage.who.pid == pid);
-    let edges = observation.edges();
-    let between = edges
-        .iter()
-        .filter(|(from, to, _)| is_stage(*from) && is_stage(*to));
-    let capacities = between.map(|(_, _, pipe)| {
-        let link = observation.link(*pipe);
-        link.and_then(|link| link.capacity)
-    });
-    let capacities: Vec<Option<u64>> = capacities.collect();
-    let is_large = |capacity: &Option<u64>| capacity.is_some_and(|bytes| bytes >= raise::TARGET);
-    !capacities.is_empty() && capacities.iter().all(is_large)
+/// Whether a larger pipe may help these stages: there is one at which two of them wait by turns, and `boost` would
+/// make it larger. A connection or a terminal can't be.
+fn may_larger_pipe_help(observation: &Observation, stages: &[ActiveStage]) -> bool {
+    let waits = |pid: i32, pipe: LinkId, side: LinkSide| {
+        let process = observation.find(pid);
+        let on = process.into_iter().flat_map(|process| &process.on);
+        let mut on = on.filter(|on| (on.pipe, on.side) == (pipe, side));
+        on.any(|on| on.share >= MIN_TURNS) && stages.iter().any(|stage| stage.who.pid == pid)
+    };
+    let is_large = |pipe: LinkId| {
+        let link = observation.link(pipe);
+        let capacity = link.and_then(|link| link.capacity);
+        capacity.is_some_and(|bytes| bytes >= raise::TARGET)
+    };
+    observation.edges().into_iter().any(|(from, to, pipe)| {
+        !pipe.is_direction()
+            && !is_large(pipe)
+            && waits(from, pipe, LinkSide::Room)
+            && waits(to, pipe, LinkSide::Input)
+    })
 }
 
 /// The command that raises the pipes between these stages.

@@ -303,6 +303,31 @@ fn stages_that_wait_by_turns_get_the_line_that_raises_their_pipe() {
     insta::assert_snapshot!([turns(40), turns(1)].join("\n"));
 }
 
+/// Those at a connection wait by turns, or at the same time for its network.
+#[test]
+fn a_connection_is_no_pipe_that_could_be_larger() {
+    let text = |waits: f64| {
+        let end = |end: LinkFd| LinkFd {
+            pipe: LinkId::socket(7),
+            ..end
+        };
+        let sends = process(41, "nc", vec![end(writes(4, 7))]);
+        let receives = process(42, "socat", vec![end(reads(5, 7))]);
+        let runs = 1.0 - waits;
+        let stages = vec![
+            busy(sends, runs, waits, 0.0),
+            busy(receives, runs, 0.0, waits),
+        ];
+        screen(stages, |_| {})
+    };
+    let turns = text(0.5);
+    assert!(turns.contains("by turns."), "{turns}");
+    assert!(!turns.contains("larger pipe"), "{turns}");
+    let slow = text(0.98);
+    assert!(slow.starts_with("CAN'T TELL"), "{slow}");
+    assert!(slow.contains("The connection itself"), "{slow}");
+}
+
 #[test]
 fn few_samples_are_said_to_be_too_few() {
     let stages = || {

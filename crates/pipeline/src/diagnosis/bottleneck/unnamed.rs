@@ -7,7 +7,7 @@ use super::{Candidate, MIN_KNOWN, MIN_LACKING, MIN_QUEUED, MIN_TURNS, is_busy, s
 use crate::diagnosis::{Finding, Who};
 use crate::graph::LinkSide;
 use crate::observe::Observation;
-use crate::sample::Observed;
+use crate::sample::{Observed, OnLink};
 
 /// Stages don't wait only for each other if one waits outside for this share.
 pub(super) const MAX_OUTSIDE: f64 = 0.2;
@@ -148,6 +148,35 @@ fn queued_of(stage: &Observed) -> f64 {
     shares_of(stage).queued.max(stage.shares.queued)
 }
 
+/// Whether who waits for room in a connection and who waits for input from it do so at the same time, so that
+/// neither holds up the other one. A pipe has either data or room.
+fn wait_at_once(room: &OnLink, input: &OnLink) -> bool {
+    /// What the waits may add up to if they are by turns.
+    const MAX_BY_TURNS: f64 = 1.2;
+    room.pipe.is_socket() && room.pipe == input.pipe && room.share + input.share > MAX_BY_TURNS
+}
+
+impl Observation {
+    /// The writer and the reader, of these stages, of a connection that holds up both: by its network, or by its
+    /// buffers.
+    pub fn slow_connection(&self, stages: &[ActiveStage]) -> Option<(Who, Who)> {
+        let stages = stages.iter();
+        let stages: Vec<&Observed> = stages
+            .filter_map(|stage| self.find(stage.who.pid))
+            .collect();
+        let waits = |side| {
+            let all = stages.iter();
+            let on = all.flat_map(|stage| stage.on.iter().map(move |on| (stage, on)));
+            on.filter(move |(_, on)| on.side == side)
+        };
+        waits(LinkSide::Room).find_map(|(writer, room)| {
+            let mut inputs = waits(LinkSide::Input);
+            let (reader, _) = inputs.find(|(_, input)| wait_at_once(room, input))?;
+            Some((writer.who(), reader.who()))
+        })
+    }
+}
+
 /// Two or more stages that wait for each other by turns: one waits for room and one for input, both
 /// for a while. Or processors are lacking, so that all take turns with them.
 fn turns(observation: &Observation, stages: &[&Observed]) -> Option<Finding> {
@@ -156,8 +185,10 @@ fn turns(observation: &Observation, stages: &[&Observed]) -> Option<Finding> {
         on.filter(move |on| on.side == side && on.share >= MIN_TURNS)
     };
     // A writer whose reader has another input first takes no turns with it.
-    let take_turns = waits(LinkSide::Room)
-        .any(|room| waits(LinkSide::Input).any(|input| input.pipe == room.pipe));
+    let take_turns = waits(LinkSide::Room).any(|room| {
+        let mut inputs = waits(LinkSide::Input).filter(|input| input.pipe == room.pipe);
+        inputs.any(|input| !wait_at_once(room, input))
+    });
     let is_still = stages.iter().all(|stage| stage.is_frozen);
     // Shells wait for what their children do.
     let waits_outside = stages.iter().any(|stage| {

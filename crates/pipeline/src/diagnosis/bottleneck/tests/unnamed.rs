@@ -11,6 +11,41 @@ fn stages_that_wait_by_turns_are_not_blamed() {
     );
 }
 
+/// A connection whose network is slow: who sends waits for room, and who receives for data.
+#[test]
+fn stages_that_wait_at_once_take_no_turns() {
+    let found = |link: LinkId, room: f64, input: f64| {
+        let mut sends = process(1, "socat", vec![writes(5, 7)]);
+        let mut receives = process(2, "socat", vec![reads(5, 7)]);
+        for process in [&mut sends, &mut receives] {
+            let mut ends: Vec<LinkFd> = process.ends.iter().cloned().collect();
+            ends[0].pipe = link;
+            process.ends = ends.into();
+        }
+        let stages = vec![
+            busy(sends, 1.0 - room, room, 0.0),
+            busy(receives, 1.0 - input, 0.0, input),
+        ];
+        let observation = observation(stages);
+        let findings = bottlenecks(&observation, &BTreeSet::new());
+        match &findings[..] {
+            [Finding::PingPong { .. }] => true,
+            [Finding::Unclear { active, .. }] => {
+                let between = observation.slow_connection(active);
+                let pids = between.map(|(writer, reader)| (writer.pid, reader.pid));
+                assert_eq!(pids, Some((1, 2)));
+                false
+            }
+            _ => panic!("{findings:?}"),
+        }
+    };
+    let socket = LinkId::socket(7);
+    assert!(!found(socket, 0.98, 0.96));
+    assert!(found(socket, 0.6, 0.5));
+    // Never of a pipe.
+    assert!(found(LinkId::pipe(7), 0.7, 0.6));
+}
+
 /// Two filters that hold one lock by turns.
 #[test]
 fn stages_between_a_blocked_and_a_starved_one_hold_them_up() {
