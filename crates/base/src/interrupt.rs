@@ -29,7 +29,7 @@ use nix::sys::signal::{
 };
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use rustix::net::{SendFlags, send};
-use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
+use rustix::process::{Pid, WaitId, WaitIdOptions, kill_process, waitid};
 use signal_hook::consts::{SIGCHLD, SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGXFSZ};
 
 use crate::standard::is_ignored;
@@ -284,7 +284,7 @@ impl PassedOn {
         let number = info.ssi_signo as i32;
         let is_from_terminal = info.ssi_code == libc::SI_KERNEL;
         if is_from_terminal && matches!(number, SIGINT | SIGQUIT) {
-            return;
+            return continue_stopped(child);
         }
         if INTERRUPTING.contains(&number) {
             FIRST.store(number, Ordering::SeqCst);
@@ -295,6 +295,15 @@ impl PassedOn {
             // SAFETY: touches no memory. `Signal` has no real-time signals.
             unsafe { libc::kill(child.id() as i32, number) };
         }
+    }
+}
+
+/// Lets a child go on that has stopped itself, if it is stopped: a signal that it has got waits until then.
+pub fn continue_stopped(child: &Child) {
+    let options = WaitIdOptions::STOPPED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    let pid = Pid::from_child(child);
+    if let Ok(Some(_)) = waitid(WaitId::Pid(pid), options) {
+        let _ = kill_process(pid, rustix::process::Signal::CONT);
     }
 }
 

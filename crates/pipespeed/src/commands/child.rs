@@ -14,7 +14,7 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::process::{Pid, Signal, getpid, set_child_subreaper};
 
 use pipespeed_base::failure::{AlreadyReported, full_message, say, start_error, usage};
-use pipespeed_base::interrupt::Interrupt;
+use pipespeed_base::interrupt::{Interrupt, continue_stopped};
 use pipespeed_base::process::{ChildWatch, is_any_ready, shell};
 use pipespeed_base::{signal_name, standard};
 use pipespeed_pipeline::others::OtherProcesses;
@@ -162,6 +162,7 @@ pub(super) fn wait(
     let signal = Signal::from_named_raw(signal).unwrap_or(Signal::TERM);
     // A second one might mean more to the command, which has got what was typed at a terminal.
     if interrupt.is_from_terminal() {
+        continue_stopped(child);
         let status = child.wait().context("the command")?;
         end_rest(proc, others, REST_GRACE);
         return Ok(status);

@@ -447,9 +447,10 @@ fn write_in_place(file: &File, bytes: &[u8]) -> io::Result<()> {
         // Unknown to the file system, which may find out later that there is no room.
         outcome = outcome.and_then(|()| file.sync_data());
     }
-    let error = match outcome.and_then(|()| file.set_len(new)) {
-        Ok(()) => return check_by_closing(file),
-        Err(error) => error,
+    // Some file systems find out only when it is closed.
+    let saved = outcome.and_then(|()| file.set_len(new));
+    let Err(error) = saved.and_then(|()| check_by_closing(file)) else {
+        return Ok(());
     };
     let overwritten = &kept[..written.min(kept.len())];
     let is_restored =
