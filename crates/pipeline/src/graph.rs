@@ -15,6 +15,7 @@ pub use self::ends::HeldEnds;
 pub use self::links::{Link, LinkEnd, groups, links};
 pub(crate) use self::links::{connected, with_flow};
 pub use self::scanner::Scanner;
+pub(crate) use self::stages::STDERR;
 pub use self::stages::{Adjacency, Edge, Holders, Node, Stages, pipelines, reach};
 use crate::proc::sockets::{SocketPeer, Sockets};
 use crate::proc::terminals::{TerminalFd, TerminalId};

@@ -4,6 +4,7 @@ pub(crate) mod files;
 mod idle;
 mod language;
 mod link;
+mod locks;
 pub mod pipe_probe;
 pub mod silent;
 pub mod sockets;

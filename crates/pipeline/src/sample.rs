@@ -163,6 +163,13 @@ pub struct Children {
     pub are_short: bool,
 }
 
+impl Children {
+    /// The share of the time in which one of them ran, was ready to, or waited for a file's data.
+    pub(crate) fn awake(&self) -> f64 {
+        self.shares.runs + self.shares.queued + self.shares.disk
+    }
+}
+
 /// How often a process waited on a pipe.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct OnLink {

@@ -31,7 +31,7 @@ use crate::sample::{Children, OnLink, Shares};
 use crate::wait::{Outside, ThreadState};
 
 /// With less evidence no stage is named.
-const MIN_LIKELY: f64 = 0.6;
+pub(super) const MIN_LIKELY: f64 = 0.6;
 /// With as much evidence from the waiting alone, it is clear.
 const MIN_CLEAR: f64 = 0.8;
 /// Minimum distance in evidence to the next stage.
@@ -50,7 +50,7 @@ const MIN_EVER: f64 = 0.05;
 /// A stage that runs for a smaller share hardly needs a processor.
 const MIN_NEEDED: f64 = 0.1;
 /// A stage that waits for its children for this share does what they do.
-const MIN_THROUGH_CHILDREN: f64 = 0.5;
+pub(super) const MIN_THROUGH_CHILDREN: f64 = 0.5;
 /// A stage that waits on pipes of the pipeline for all but this share is not the bottleneck.
 const MIN_OWN: f64 = 0.5;
 /// A stage that waits on other pipes for all but this share waits for those of another pipeline.
@@ -176,13 +176,10 @@ pub(super) fn bottlenecks(observation: &Observation, tied: &BTreeSet<i32>) -> Ve
 /// Whether a process waits for most of the time on links to children that work, none of which lives
 /// for long enough to be a stage.
 fn serves_busy_children(observation: &Observation, process: &Observed) -> bool {
-    let awake =
-        |children: &Children| children.shares.runs + children.shares.queued + children.shares.disk;
-    let children = process.children.as_ref();
     process.is_lasting(observation.min_samples())
         && !process.has_ended
         && process.shares.blocked + process.shares.starved >= MIN_THROUGH_CHILDREN
-        && children.is_some_and(|children| awake(children) >= MIN_LIKELY)
+        && process.has_busy_children()
 }
 
 /// Whether nobody used a pipe, as one from which a stage does not read: its writer did not hold up
@@ -375,7 +372,11 @@ fn bottleneck(observation: &Observation, stages: &[&Observed], edges: &[Edge]) -
     let waits_for_others = best.private_waits > 1.0 - MIN_OWN_PIPELINE;
     let on_pipes = best.stage.on.iter().all(|on| on.pipe.is_pipe());
     let is_still = on_pipes && stages.iter().all(|stage| stage.is_frozen);
-    if waits_for_others && !is_alone && (is_still || has_known_writers(observation, best)) {
+    if waits_for_others
+        && !is_alone
+        && !stage.has_busy_children()
+        && (is_still || has_known_writers(observation, best))
+    {
         return None;
     }
     // In `tee >(gzip | wc) | cat`, `cat` follows gzip, since wc has the same output; but it gets
@@ -539,12 +540,13 @@ fn is_busy(stage: &Observed) -> bool {
     shares_of(stage).runs >= MIN_OWN && awake_of(stage) >= MIN_AWAKE
 }
 
-/// Whether a stage polls for the end of children that work, and that were not sampled.
+/// Whether a stage polls for the end of children that work, and that were not sampled, or may do so.
 fn polls_busy_children(stage: &Observed) -> bool {
-    stage.has_reaped
-        && stage.children.is_none()
-        && stage.shares.elsewhere >= MIN_THROUGH_CHILDREN
-        && per_s(stage, stage.children_ran_s) >= MIN_LACKING
+    stage.may_poll_for_children()
+        || stage.has_reaped
+            && stage.children.is_none()
+            && stage.shares.elsewhere >= MIN_THROUGH_CHILDREN
+            && per_s(stage, stage.children_ran_s) >= MIN_LACKING
 }
 
 /// Whether what a stage waits for, outside of its pipeline, comes from processes that were asked for.

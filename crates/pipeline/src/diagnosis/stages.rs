@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Who;
-use super::bottleneck::{MIN_LACKING, per_s};
+use super::bottleneck::{MIN_LACKING, MIN_LIKELY, MIN_THROUGH_CHILDREN, per_s};
 use crate::graph::{Edge, Holders, LinkSide, Node, Process, Stages, pipelines};
 use crate::observe::{LinkIndex, Observation, ObservedLink};
 use crate::proc::LinkId;
-use crate::sample::{Observed, OnLink};
+use crate::sample::{Children, Observed, OnLink};
 use crate::wait::{Outside, ThreadState};
 
 /// A process with fewer samples, as a share of those of others, is too short-lived to judge.
@@ -65,24 +65,72 @@ impl Observed {
         self.waits_for_children() + self.polls_for_children()
     }
 
-    /// The share of the time in which it waits for a timer while its children work.
+    /// The share of the time in which it waits for a timer while its children work, if it looks after them: it has
+    /// noticed the end of one, or it sleeps and handles the signal of that.
     pub(super) fn polls_for_children(&self) -> f64 {
-        let Some(children) = &self.children else {
-            return 0.0;
+        let handles_ends = self.handled_signals >> (libc::SIGCHLD - 1) & 1 == 1;
+        // It may write to files meanwhile, as to look whether there is room.
+        let moves_nothing = self
+            .io
+            .is_some_and(|io| io.reads == 0 && (io.writes == 0 || self.process.others.writes));
+        let timers = if self.has_reaped && self.children_run() {
+            self.timers()
+        } else if handles_ends && (self.has_reaped || moves_nothing) && !self.is_frozen {
+            self.outside.get(&Outside::Timer).copied().unwrap_or(0.0)
+        } else {
+            0.0
         };
-        let works = per_s(self, self.children_ran_s) >= MIN_LACKING;
+        timers.min(self.beside_working_children())
+    }
+
+    /// Whether it mainly waits for a timer while its children work, and moves nothing: it may look after them
+    /// without waiting for their signal, as Python does for a wait with a timeout, or for something else.
+    pub(super) fn may_poll_for_children(&self) -> bool {
+        let moves_nothing = self.io.is_none_or(|io| io.reads == 0 && io.writes == 0);
+        let is_by_timer = self.timers().min(self.beside_working_children()) >= MIN_THROUGH_CHILDREN;
+        is_by_timer
+            && moves_nothing
+            && !self.splices
+            && !self.is_frozen
+            && self.polls_for_children() == 0.0
+    }
+
+    /// The children that were seen, if it may wait for them: one that sleeps by itself has them beside that.
+    pub(super) fn awaited_children(&self) -> Option<&Children> {
+        let on_pipes = self.shares.blocked + self.shares.starved;
+        let waits = self.waits_or_polls_for_children() + on_pipes > 0.0;
+        let may_wait = waits || self.has_reaped || self.may_poll_for_children();
+        self.children.as_ref().filter(|_| may_wait)
+    }
+
+    /// The share of the time in which it waits for a timer, or for something else with a timeout.
+    fn timers(&self) -> f64 {
         let timers = [
             Outside::Timer,
             Outside::EventOrTimer,
             Outside::SocketOrTimer,
         ];
         let timers = timers.iter().filter_map(|timer| self.outside.get(timer));
-        let are_there = children.shares.sum() - self.waits_for_children();
-        if self.has_reaped && works {
-            timers.sum::<f64>().min(are_there).max(0.0)
-        } else {
-            0.0
-        }
+        timers.sum()
+    }
+
+    /// Whether children of it were seen to work for most of the time.
+    pub(super) fn has_busy_children(&self) -> bool {
+        let children = self.children.as_ref();
+        children.is_some_and(|children| children.awake() >= MIN_LIKELY)
+    }
+
+    fn children_run(&self) -> bool {
+        per_s(self, self.children_ran_s) >= MIN_LACKING
+    }
+
+    /// The share of the time in which its children were seen while it did not wait for them, if they work.
+    fn beside_working_children(&self) -> f64 {
+        let works =
+            |children: &&Children| self.children_run() || children.awake() >= MIN_THROUGH_CHILDREN;
+        let children = self.children.as_ref().filter(works);
+        let seen = children.map_or(0.0, |children| children.shares.sum());
+        (seen - self.waits_for_children()).max(0.0)
     }
 
     /// How often the children for which it waits wait on its pipes.

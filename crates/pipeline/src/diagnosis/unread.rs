@@ -97,10 +97,7 @@ pub(super) fn find(observation: &Observation, tied: &BTreeSet<i32>) -> Vec<Unrea
         let is_asked = writer.is_asked || readers.iter().any(|process| process.is_asked);
         let is_busy = |process: &&Observed| {
             let awake = |shares: &Shares| shares.runs + shares.queued + shares.disk;
-            let children = process
-                .children
-                .as_ref()
-                .map_or(0.0, |children| awake(&children.shares));
+            let children = process.awaited_children().map_or(0.0, Children::awake);
             let is_blocked = process.shares.blocked >= MIN_BLOCKED;
             awake(&process.shares) + children >= MIN_BUSY
                 || is_blocked && !writes_only_to(process, writer)
@@ -330,6 +327,7 @@ fn idle_reader(
         .find(|state| is_python && polls(state));
     let has_loop = event_loop.is_some();
     let is_awaited = !has_loop && reader.threads.iter().any(waits_for);
+    let children = reader.awaited_children();
     IdleReader {
         who: reader.who(),
         fd: descriptor(reader, link, LinkSide::Input),
@@ -337,7 +335,7 @@ fn idle_reader(
             Some(ThreadState::Waiting(BlockedOn::Outside(what))) => Some(*what),
             _ => reader.mainly(),
         },
-        children: reader.children.clone().filter(|_| !has_loop),
+        children: children.filter(|_| !has_loop).cloned(),
         child: child.filter(|_| is_awaited).map(Observed::who),
         unread_by_writer: unread_between(observation, reader, writer),
         is_stopped: reader.shares.stopped >= MIN_BUSY,

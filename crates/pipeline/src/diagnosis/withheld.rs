@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use super::bottleneck::MIN_THROUGH_CHILDREN;
 use super::{Finding, LeakedWriteEnd, Observed, Who};
 use crate::graph::{INIT, LinkSide, Node};
 use crate::observe::Observation;
@@ -242,6 +243,10 @@ fn is_meant(
     if waits_for_reader && !waits_for_others && !serves && observation.descends(reader, own) {
         return false;
     }
+    // It goes on once the child that works has ended.
+    if waits_for_working_child(holder) {
+        return true;
+    }
     // It made the pipe for its child, as popen(3) and coprocesses do, unless another one is
     // the writer.
     let writes = |process: &&&Observed| {
@@ -257,6 +262,13 @@ fn is_meant(
     }
     // A stage that has not written yet, unless it was left behind by one.
     holder.is_standard(pipe, LinkSide::Room) && !is_left_behind(holder, reader)
+}
+
+/// Whether a process waits for a child that works.
+fn waits_for_working_child(process: &Observed) -> bool {
+    let children = process.children.as_ref();
+    process.waits_or_polls_for_children() >= MIN_THROUGH_CHILDREN
+        && children.is_some_and(|children| children.awake() >= MIN_THROUGH_CHILDREN)
 }
 
 /// Whether a process's parent has ended, which it has in common with the reader of its output.
@@ -280,7 +292,9 @@ mod tests {
 
     use crate::graph::Process;
     use crate::proc::{Io, LinkFd};
-    use crate::sample::Children;
+    use std::collections::BTreeMap;
+
+    use crate::sample::{Children, Shares};
     use crate::wait::LinkWait;
 
     /// Process 2, which reads from a pipe.
@@ -665,5 +679,33 @@ mod tests {
             let expected = is_named.then_some(("bash", 3));
             assert_eq!(named.collect::<Vec<_>>(), Vec::from_iter(expected));
         }
+    }
+
+    /// `sh -c 'timeout 60 gzip log >/dev/null; echo' | cat`: dash keeps its standard output elsewhere meanwhile.
+    #[test]
+    fn who_waits_for_a_child_that_works_withholds_no_end() {
+        let shell = |runs: f64| {
+            let own = child_of(9, process(3, "sh", vec![writes(11, 7)]));
+            let shares = Shares {
+                runs,
+                elsewhere: 1.0 - runs,
+                ..Shares::default()
+            };
+            Observed {
+                ancestors: vec![9, 1],
+                children: Some(Children {
+                    names: vec!["gzip".to_owned()],
+                    awaited: Vec::new(),
+                    shares,
+                    outside: BTreeMap::new(),
+                    on: Vec::new(),
+                    processors: runs,
+                    are_short: false,
+                }),
+                ..frozen(own, on_child())
+            }
+        };
+        assert!(spare([shell(0.9)]).is_empty());
+        assert_eq!(spare([shell(0.1)]), [3]);
     }
 }

@@ -11,7 +11,7 @@ const STDIN: i32 = 0;
 /// Its standard output.
 const STDOUT: i32 = 1;
 /// Its standard error.
-const STDERR: i32 = 2;
+pub(crate) const STDERR: i32 = 2;
 
 /// A process, and what is known of how it uses the links whose ends it holds.
 pub trait Node {

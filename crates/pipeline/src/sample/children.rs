@@ -13,14 +13,16 @@ use super::counts::{SampledActivity, activity};
 use super::ticks;
 use crate::graph::{HeldEnds, Process};
 use crate::proc::{LinkId, Proc, Stat};
-use crate::wait::{BlockedOn, ThreadState, examine};
+use crate::wait::{BlockedOn, Outside, ThreadState, examine};
 
 /// Children of a process, and of one of them, that are examined in a sample.
 const MAX_CHILDREN: usize = 8;
 /// Threads of a child that are examined in a sample.
 const MAX_THREADS: usize = 8;
+/// A process that hardly looks like having children is asked for its first one after that many samples.
+const MAX_UNASKED: u32 = 5;
 /// Children of children are examined down to this depth, where they wait for each other.
-const MAX_DEPTH: u32 = 4;
+const MAX_DEPTH: usize = 4;
 
 /// Samples of the children for which a process waits.
 #[derive(Debug, Default)]
@@ -38,6 +40,8 @@ pub(crate) struct ChildTally {
     began: Option<u64>,
     /// Whether the process had no child when they were sampled last.
     has_none: bool,
+    /// For how many samples a process without children was not asked for them since.
+    unasked: u32,
 }
 
 /// A process, and when it started, in ticks since boot.
@@ -54,6 +58,8 @@ struct ChildTime {
 /// One child at one moment.
 struct Child {
     pid: i32,
+    /// The processes through which it was found, which wait for it, the first one first, and itself.
+    line: Vec<i32>,
     name: String,
     threads: Vec<i32>,
     states: Vec<ThreadState>,
@@ -71,7 +77,22 @@ impl Child {
             _ => false,
         }) && !self.states.contains(&ThreadState::Working)
     }
+
+    fn waits_for_lock(&self) -> bool {
+        self.states.contains(&FILE_LOCK)
+    }
+
+    /// Whether it waits for a file lock that another of these children has, or who waits for that one.
+    fn waits_for_lock_of(&self, others: &[Child], locks: &BTreeMap<i32, i32>) -> bool {
+        let holder = locks.get(&self.pid).filter(|_| self.waits_for_lock());
+        holder.is_some_and(|holder| {
+            let mut others = others.iter();
+            others.any(|other| !other.waits_for_lock() && other.line.contains(holder))
+        })
+    }
 }
+
+const FILE_LOCK: ThreadState = ThreadState::Waiting(BlockedOn::Outside(Outside::FileLock));
 
 impl ChildTally {
     /// Samples the children of a process with these threads, which waits in these states.
@@ -101,7 +122,7 @@ impl ChildTally {
         let mut seen = Vec::new();
         let mut examined = Vec::new();
         for pid in &children {
-            let Some(stat) = examine_child(proc, *pid, &parent.ends, 1, &mut seen) else {
+            let Some(stat) = examine_child(proc, *pid, &parent.ends, &[], &mut seen) else {
                 continue;
             };
             examined.push(*pid);
@@ -114,7 +135,10 @@ impl ChildTally {
         }
         self.count_schedules(proc, &seen, is_first);
         let before = std::mem::replace(&mut self.examined, examined);
-        let mut all: Vec<&ThreadState> = seen.iter().flat_map(|child| &child.states).collect();
+        let locks = awaited_locks(proc, &seen);
+        let waits_for_lock = |child: &Child| child.waits_for_lock_of(&seen, &locks);
+        let others = seen.iter().filter(|child| !waits_for_lock(child));
+        let mut all: Vec<&ThreadState> = others.flat_map(|child| &child.states).collect();
         if all.is_empty() {
             // It does not wait for those that are left as zombies.
             if children.iter().any(|pid| proc.stat(*pid).is_some()) {
@@ -130,7 +154,8 @@ impl ChildTally {
         let does = |child: &Child| activity(&child.states.iter().collect::<Vec<_>>());
         slice.awaited.clone_from(&self.examined);
         // Children that are a pipeline wait for those of them that do something else.
-        let waits_for_others = |child: &Child| child.waits_for_others(&parent.ends);
+        let waits_for_others =
+            |child: &Child| child.waits_for_others(&parent.ends) || waits_for_lock(child);
         let is_pipeline = !seen.iter().all(waits_for_others);
         for child in &seen {
             if is_pipeline && waits_for_others(child) {
@@ -144,9 +169,8 @@ impl ChildTally {
             slice.names.entry(child.name.clone()).or_default().decided += 1;
         }
         if together == SampledActivity::Awake {
-            let awake = seen
-                .iter()
-                .filter(|child| does(child) == SampledActivity::Awake);
+            let is_awake = |child: &&Child| does(child) == SampledActivity::Awake;
+            let awake = seen.iter().filter(is_awake);
             slice.awake.0 += 1;
             slice.awake.1 += awake.count().max(1) as u32;
         }
@@ -190,6 +214,17 @@ impl ChildTally {
     /// Whether the process has none, unless it has run since they were sampled last.
     pub(crate) fn has_none(&self) -> bool {
         self.has_none
+    }
+
+    /// Whether the process may have some, though it hardly looks like that: of one that had none this is asked
+    /// rarely, since looking for them takes longer than a sample.
+    pub(crate) fn may_exist(&mut self) -> bool {
+        self.unasked = if self.has_none { self.unasked + 1 } else { 0 };
+        let is_due = !self.has_none || self.unasked > MAX_UNASKED;
+        if is_due {
+            self.unasked = 0;
+        }
+        is_due
     }
 
     /// Whether no child was seen.
@@ -236,6 +271,13 @@ fn awaited_children(proc: &Proc, parent: i32, threads: &[i32]) -> Vec<i32> {
     }
 }
 
+/// The file locks for which these children wait, and who has each.
+fn awaited_locks(proc: &Proc, seen: &[Child]) -> BTreeMap<i32, i32> {
+    let mut seen = seen.iter();
+    let waits = seen.any(Child::waits_for_lock);
+    waits.then(|| proc.awaited_locks()).unwrap_or_default()
+}
+
 /// The time since boot in ticks, as the starts of processes are counted.
 fn ticks_since_boot() -> u64 {
     let now = clock_gettime(ClockId::Boottime);
@@ -253,7 +295,7 @@ fn threads(proc: &Proc, pid: i32, stat: &Stat) -> Vec<i32> {
 }
 
 /// The processor time of a process and of all below it, in ticks.
-fn used(proc: &Proc, pid: i32, stat: &Stat, depth: u32) -> u64 {
+fn used(proc: &Proc, pid: i32, stat: &Stat, depth: usize) -> u64 {
     let mut children = Vec::new();
     if depth < MAX_DEPTH {
         children = proc.children_of(pid, &threads(proc, pid, stat));
@@ -268,7 +310,7 @@ fn examine_child(
     proc: &Proc,
     pid: i32,
     ends: &HeldEnds,
-    depth: u32,
+    above: &[i32],
     seen: &mut Vec<Child>,
 ) -> Option<Stat> {
     let stat = proc.stat(pid).filter(|stat| stat.state != 'Z')?;
@@ -281,19 +323,21 @@ fn examine_child(
     // By a pipe of its own it gives a child data, or takes them.
     let is_private = |pipe: LinkId| ends.of_link(pipe).next().is_none();
     let is_waiting = |state: &ThreadState| match state {
-        ThreadState::Waiting(BlockedOn::Child(_)) => true,
+        // For that of a child's end, as timeout(1) and some shells.
+        ThreadState::Waiting(BlockedOn::Child(_) | BlockedOn::Outside(Outside::Signal)) => true,
         ThreadState::Waiting(BlockedOn::Pipes { any_of, .. }) => {
             any_of.iter().all(|on| is_private(on.pipe))
         }
         _ => false,
     };
-    if depth < MAX_DEPTH && states.iter().any(is_waiting) {
+    let line = [above, &[pid]].concat();
+    if line.len() < MAX_DEPTH && states.iter().any(is_waiting) {
         let before = seen.len();
         for child in awaited_children(proc, pid, &threads)
             .into_iter()
             .take(MAX_CHILDREN)
         {
-            examine_child(proc, child, ends, depth + 1, seen);
+            examine_child(proc, child, ends, &line, seen);
         }
         if seen.len() > before {
             return Some(stat);
@@ -302,6 +346,7 @@ fn examine_child(
     let name = proc.name(pid)?;
     seen.push(Child {
         pid,
+        line,
         name,
         threads,
         states,
@@ -494,5 +539,49 @@ mod tests {
             found.shares.elsewhere > 0.5 && found.shares.starved < 0.1,
             "{found:?}"
         );
+    }
+
+    /// As timeout(1), which waits for the signal of its child's end.
+    #[test]
+    fn a_child_that_waits_for_a_signal_waits_for_its_own_child() {
+        sample_until(
+            "timeout 1000 sh -c 'while :; do :; done'; :",
+            |tally, parent| {
+                tally.sample(&Proc::default(), parent, &[parent.id.pid], &[&WAITING]);
+                let names = &tally.slice.names;
+                let decided = |name| names.get(name).map_or(0, |named| named.decided);
+                let (below, above) = (decided("sh"), decided("timeout"));
+                // It starts first.
+                if above > 2 {
+                    tally.restart();
+                }
+                below >= 20 && above <= 2
+            },
+        );
+    }
+
+    #[test]
+    fn of_children_that_take_turns_by_a_lock_the_one_counts_that_has_it() {
+        if Command::new("flock").arg("--version").output().is_err() {
+            return pipespeed_testing::skip("no flock");
+        }
+        let directory = tempfile::tempdir().unwrap();
+        let flock = format!("flock {}/lock", directory.path().display());
+        let script = format!("{flock} sleep 1000 & {flock} sleep 1000 & wait");
+        sample_until(&script, |tally, parent| {
+            tally.sample(&Proc::default(), parent, &[parent.id.pid], &[&WAITING]);
+            let slice = tally.slice(Duration::ZERO);
+            let seconds = Duration::from_secs(1);
+            let found = slice.observed(slice.counts.samples, seconds, 1.0, 2);
+            let is_done = slice.counts.samples >= 20
+                && found.is_some_and(|found| {
+                    let timer = found.outside.get(&Outside::Timer).copied();
+                    found.names == ["sleep"] && timer.unwrap_or(0.0) > 0.9
+                });
+            if slice.counts.samples >= 20 {
+                tally.restart();
+            }
+            is_done
+        });
     }
 }

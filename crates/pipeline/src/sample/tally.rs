@@ -15,10 +15,10 @@ use super::counters::{At, Counters, OwnIo, WatchedThread, counters};
 use super::counts::{SampledActivity, StateCounts, activity};
 use super::slice::{ProcessorLimits, Slice};
 use super::{Observed, Start, ticks};
-use crate::graph::{HeldEnds, LinkSide, Process};
+use crate::graph::{HeldEnds, LinkSide, Process, STDERR};
 use crate::proc::files::{CachedFile, FdBudget, ProcessFiles};
 use crate::proc::{Io, LinkId, Proc, ProcessId};
-use crate::wait::{Outside, ThreadState};
+use crate::wait::{BlockedOn, Outside, ThreadState};
 
 /// Of a process with more threads that many are examined in a sample, by turns.
 pub(crate) const MAX_THREADS: usize = 32;
@@ -100,6 +100,16 @@ fn states(watches: &[WatchedThread]) -> Vec<&ThreadState> {
     // Most of many threads wait alike.
     states.dedup();
     states
+}
+
+/// Whether a thread waits only for pipes that its process has opened itself: it was started with the standard ones.
+fn is_on_own_pipes(state: &ThreadState) -> bool {
+    match state {
+        ThreadState::Waiting(BlockedOn::Pipes { any_of, .. }) => {
+            any_of.iter().all(|on| on.fd.is_some_and(|fd| fd > STDERR))
+        }
+        _ => false,
+    }
 }
 
 impl Tally {
@@ -241,9 +251,9 @@ impl Tally {
             seen.is_some()
         });
         self.due.children = !watches.is_empty()
-            && self.waits_for_children(activity(&states(&watches)))
             // Only a process that runs gets its first child. Looking for children takes longer than a sample.
-            && (has_run || !self.children.has_none());
+            && (has_run || !self.children.has_none())
+            && self.waits_for_children(&states(&watches));
         self.watches = watches;
         self.next = first.wrapping_add(MAX_THREADS);
         self.looked = Some(Looked {
@@ -253,19 +263,22 @@ impl Tally {
         examined
     }
 
-    /// Whether a process that does this may wait for its children.
-    fn waits_for_children(&self, activity: SampledActivity) -> bool {
-        match activity {
+    /// Whether a process of which the threads do this may wait for its children.
+    fn waits_for_children(&mut self, states: &[&ThreadState]) -> bool {
+        match activity(states) {
             SampledActivity::Elsewhere(Outside::Child | Outside::Signal) => true,
             // For those at the other end of a pipe of its own, as of popen(3), or at its terminal.
             SampledActivity::Blocked | SampledActivity::Starved => {
                 let mut terminals = self.process.terminals.iter();
-                self.has_children || terminals.any(|terminal| terminal.is_master)
+                self.has_children
+                    || terminals.any(|terminal| terminal.is_master)
+                    || states.iter().any(|state| is_on_own_pipes(state))
+                        && self.children.may_exist()
             }
             // It may poll for their end.
             SampledActivity::Elsewhere(
                 Outside::Timer | Outside::EventOrTimer | Outside::SocketOrTimer,
-            ) => self.has_children,
+            ) => self.has_children || self.children.may_exist(),
             _ => false,
         }
     }
@@ -696,5 +709,33 @@ mod tests {
         kill_process_group(pid, Signal::KILL).unwrap();
         perl.wait().unwrap();
         assert!(rests && finds && goes_on, "{tally:?}");
+    }
+
+    /// Of an inherited pipe it may wait for anybody.
+    #[test]
+    fn who_waits_for_a_timer_or_a_pipe_of_its_own_may_wait_for_a_living_child() {
+        use crate::fixtures::{on_input, on_outside};
+        use crate::wait::LinkWait;
+
+        let (proc, fd_budget) = (Proc::default(), FdBudget::new());
+        let process = crate::fixtures::process(std::process::id() as i32, "a", Vec::new());
+        let mut tally = Tally::new(&proc, process, true, &fd_budget);
+        let on_fd = |fd| {
+            let any_of = vec![LinkWait {
+                pipe: LinkId::pipe(7),
+                fd: Some(fd),
+                side: LinkSide::Input,
+            }];
+            ThreadState::Waiting(BlockedOn::Pipes { any_of, or: None })
+        };
+        for (state, expected) in [
+            (on_outside(Outside::Timer), true),
+            (on_fd(5), true),
+            (on_fd(0), false),
+            (on_input(7), false),
+            (on_outside(Outside::Socket), false),
+        ] {
+            assert_eq!(tally.waits_for_children(&[&state]), expected, "{state:?}");
+        }
     }
 }

@@ -65,7 +65,7 @@ fn unclear(
 ) -> Option<Finding> {
     let awake = |stage: &Observed| shares_of(stage).runs + queued_of(stage);
     let mut own = candidates.iter().map(|candidate| candidate.stage);
-    let is_busy = own.any(|stage| awake(stage) >= MIN_BUSY);
+    let is_busy = own.any(|stage| awake(stage) >= MIN_BUSY || stage.may_poll_for_children());
     let is_slowed = observation.load.mean_busy() >= MIN_FULL
         && stages.iter().any(|stage| queued_of(stage) >= MIN_SLOWED);
     let event_loops = event_loops(observation, candidates);

@@ -528,3 +528,86 @@ fn worker_that_runs_between_inherited_queues_is_the_bottleneck() {
     let findings = found(vec![parent, worker, writer, wc]);
     assert_eq!(only_pace(&findings).stage.pid, 3, "{findings:?}");
 }
+
+/// `yes | parallel gzip | wc`, and scripts that sleep: what children do beside a timer counts only for one that
+/// looks after them.
+#[test]
+fn who_sleeps_while_children_work_waits_for_them_if_it_looks_after_them() {
+    let runs = Shares {
+        runs: 0.2,
+        queued: 0.8,
+        ..Shares::default()
+    };
+    let sleeper = |handled_signals: u64, written: u64, is_frozen: bool| {
+        let timer = on_outside(Outside::Timer);
+        let parallel = frozen(process(2, "parallel", vec![writes(1, 8)]), timer);
+        let io = Io {
+            writes: written,
+            ..Io::default()
+        };
+        Observed {
+            children: shell(runs, Vec::new()).children,
+            children_ran_s: 0.4,
+            handled_signals,
+            is_frozen,
+            io: Some(io),
+            ..parallel
+        }
+    };
+    let wc = || frozen(process(4, "wc", vec![reads(0, 8)]), on_input(8));
+    let handles = 1 << (libc::SIGCHLD - 1);
+    // GNU parallel looks whether there is room for its files.
+    let mut writes_files = sleeper(handles, 9, false);
+    writes_files.process.others.writes = true;
+    for looks_after in [sleeper(handles, 0, false), writes_files] {
+        let findings = found(vec![looks_after, wc()]);
+        let children = only_pace(&findings).children.as_ref();
+        assert_eq!(children.map(|children| children.shares), Some(runs));
+    }
+    // It writes at its own pace, or sleeps for a long time.
+    for sleeps in [
+        sleeper(handles, 9, false),
+        sleeper(0, 9, false),
+        sleeper(0, 0, true),
+    ] {
+        let findings = found(vec![sleeps, wc()]);
+        assert_eq!(only_pace(&findings).awaited(), Some(Outside::Timer));
+    }
+    // As Python, for a wait with a timeout.
+    let findings = found(vec![sleeper(0, 0, false), wc()]);
+    assert!(
+        matches!(findings[..], [Finding::Unclear { .. }]),
+        "{findings:?}"
+    );
+}
+
+/// execSync() in node: the children write to a socket of its own, and none is there for long.
+#[test]
+fn who_waits_for_output_of_busy_children_does_not_wait_for_another_pipeline() {
+    let runs = Shares {
+        runs: 0.9,
+        ..Shares::default()
+    };
+    let named = |children: Option<Children>| {
+        let mut stages = chain(&[(0.0, 1.0, 0.0), (0.0, 0.0, 0.95), (0.0, 0.0, 1.0)]);
+        stages[1].on = vec![OnLink {
+            pipe: LinkId::pipe(9),
+            side: LinkSide::Input,
+            share: 0.95,
+            thread_share: 0.0,
+        }];
+        stages[1].process.ends = vec![reads(0, 1), writes(1, 2), reads(19, 9)].into();
+        stages[1].children = children;
+        for stage in &mut stages {
+            stage.is_frozen = true;
+        }
+        let findings = found(stages);
+        let pace = findings.iter().find_map(|finding| match finding {
+            Finding::Bottleneck(found) => Some(found.stage.pid),
+            _ => None,
+        });
+        pace
+    };
+    assert_eq!(named(shell(runs, Vec::new()).children), Some(2));
+    assert_eq!(named(None), None);
+}
