@@ -545,7 +545,7 @@ mod tests {
     #[test]
     fn a_child_that_waits_for_a_signal_waits_for_its_own_child() {
         sample_until(
-            "timeout 1000 sh -c 'while :; do :; done'; :",
+            "timeout --foreground 1000 sh -c 'while :; do :; done'; :",
             |tally, parent| {
                 tally.sample(&Proc::default(), parent, &[parent.id.pid], &[&WAITING]);
                 let names = &tally.slice.names;
