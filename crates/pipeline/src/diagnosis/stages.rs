@@ -97,9 +97,11 @@ impl Observed {
 
     /// The children that were seen, if it may wait for them: one that sleeps by itself has them beside that.
     pub(super) fn awaited_children(&self) -> Option<&Children> {
-        let on_pipes = self.shares.blocked + self.shares.starved;
-        let waits = self.waits_or_polls_for_children() + on_pipes > 0.0;
-        let may_wait = waits || self.has_reaped || self.may_poll_for_children();
+        let waits = self.waits_or_polls_for_children() > 0.0;
+        let is_on_pipes = self.shares.blocked + self.shares.starved > 0.0;
+        // Else they wait for it, perhaps.
+        let waits_for_output = is_on_pipes && self.has_busy_children();
+        let may_wait = waits || waits_for_output || self.has_reaped || self.may_poll_for_children();
         self.children.as_ref().filter(|_| may_wait)
     }
 

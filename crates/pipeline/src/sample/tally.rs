@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use pipespeed_host::CpuList;
 use rustix::time::{ClockId, clock_gettime};
 
+use self::remembered::MAX_START;
 use super::children::ChildTally;
 use super::counters::{At, Counters, OwnIo, WatchedThread, counters};
 use super::counts::{SampledActivity, StateCounts, activity};
@@ -29,9 +30,6 @@ const COUNTER_AGE: u32 = 8;
 const MIN_COUNTER_INTERVAL: Duration = Duration::from_millis(10);
 /// Ends of processes are rounded to ticks: an older process was there before.
 const MAX_BIRTH_ERROR: Duration = Duration::from_millis(20);
-
-/// A program that is not seen to wait on a pipe by then may have started long before.
-const MAX_START: Duration = Duration::from_millis(500);
 
 /// The samples of a process.
 #[derive(Debug)]
@@ -424,21 +422,7 @@ impl Tally {
             self.last = (now, counters);
             self.children.forget(&ended);
         }
-        if self.has_started() {
-            self.is_starting = false;
-            let start = self.own_io().map(|io| Start {
-                time: self.last.0.duration_since(self.first.0),
-                read_bytes: io.read_bytes,
-            });
-            let start = start.filter(|start| start.time <= MAX_START);
-            self.start = start.unwrap_or_default();
-        }
-    }
-
-    /// Whether it had only just started, and is seen to wait on a pipe for the first time.
-    fn has_started(&self) -> bool {
-        let waits = || activity(&states(&self.watches));
-        self.is_starting && matches!(waits(), SampledActivity::Blocked | SampledActivity::Starved)
+        self.note_start();
     }
 
     /// What it has moved itself since the counters were read first. Not known of one that ended before they

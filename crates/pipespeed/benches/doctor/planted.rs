@@ -62,7 +62,7 @@ const ALL: [Planted; 28] = [
         "node_stderr_paused.js",
         &["yes", "node"],
         BOTH,
-        "or stderr.resume()",
+        "(stderr.resume()",
     ),
     planted(
         UNREAD,

@@ -114,6 +114,40 @@ fn a_parent_that_waits_for_another_child_may_read_on() {
     assert!(matches!(&all[..], [one] if !one.may_be_read), "{all:?}");
 }
 
+/// Go: `io.ReadAll(stdout)` of `sh -c 'yes >&2; echo done'`, and then of its standard error.
+#[test]
+fn who_reads_another_stream_of_a_child_that_waits_does_not_read_on() {
+    let parent = |runs: f64| {
+        let mut parent = frozen(
+            process(2, "go", vec![reads(5, 7), reads(6, 8)]),
+            on_input(8),
+        );
+        parent.children = Some(Children {
+            names: vec!["sh".to_owned()],
+            awaited: Vec::new(),
+            shares: Shares {
+                runs,
+                blocked: 1.0 - runs,
+                ..Shares::default()
+            },
+            outside: [].into(),
+            on: Vec::new(),
+            processors: 0.0,
+            are_short: false,
+        });
+        parent
+    };
+    let sh = || {
+        let sh = child_of(2, process(3, "sh", vec![writes(1, 8), writes(2, 7)]));
+        frozen(sh, ThreadState::Waiting(BlockedOn::Child(Some(1))))
+    };
+    let [unread] = &found(vec![blocked(), parent(0.0), sh()])[..] else {
+        panic!();
+    };
+    assert!(!unread.may_be_read, "{unread:?}");
+    assert_eq!(found(vec![blocked(), parent(1.0), sh()]), []);
+}
+
 #[test]
 fn a_client_reads_on_once_its_server_answers_but_a_parent_need_not() {
     let socket = LinkId::Socket { inode: 9 };

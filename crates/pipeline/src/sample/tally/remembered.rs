@@ -1,15 +1,20 @@
 //! What of a process can't be read any more once it has ended, and is remembered.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use pipespeed_host::CpuList;
 
-use super::Tally;
+use super::{Tally, states};
 use crate::graph::LinkSide;
 use crate::proc::files::{FdBudget, ProcessFiles};
 use crate::proc::{Io, LinkId, Proc};
 use crate::processors::Quotas;
+use crate::sample::Start;
+use crate::sample::counts::{SampledActivity, activity};
 
+/// A program that is not seen to wait on a pipe by then may have started long before.
+pub(super) const MAX_START: Duration = Duration::from_millis(500);
 /// The processors that a process may use are looked up once it ran or was delayed for this share.
 const MIN_AWAKE: f64 = 0.03;
 
@@ -25,6 +30,25 @@ impl Tally {
     /// Whether it may matter which processors it may use: it is often ready to run, or its children may be.
     fn needs_processors(&self) -> bool {
         self.awake_share() >= MIN_AWAKE || !self.children.is_empty()
+    }
+
+    /// Notes what it read while it started, once its counters were read.
+    pub(super) fn note_start(&mut self) {
+        if self.has_started() {
+            self.is_starting = false;
+            let start = self.own_io().map(|io| Start {
+                time: self.last.0.duration_since(self.first.0),
+                read_bytes: io.read_bytes,
+            });
+            let start = start.filter(|start| start.time <= MAX_START);
+            self.start = start.unwrap_or_default();
+        }
+    }
+
+    /// Whether it had only just started, and is seen to wait on a pipe for the first time.
+    pub(super) fn has_started(&self) -> bool {
+        let waits = || activity(&states(&self.watches));
+        self.is_starting && matches!(waits(), SampledActivity::Blocked | SampledActivity::Starved)
     }
 
     /// Reads the processors that it may use, if that matters. Once it has ended they can't be read any more.
