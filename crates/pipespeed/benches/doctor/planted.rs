@@ -62,7 +62,7 @@ const ALL: [Planted; 28] = [
         "node_stderr_paused.js",
         &["yes", "node"],
         BOTH,
-        "(stderr.resume()",
+        "or stderr.resume()",
     ),
     planted(
         UNREAD,
