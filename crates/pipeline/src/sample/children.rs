@@ -275,7 +275,11 @@ fn awaited_children(proc: &Proc, parent: i32, threads: &[i32]) -> Vec<i32> {
 fn awaited_locks(proc: &Proc, seen: &[Child]) -> BTreeMap<i32, i32> {
     let mut seen = seen.iter();
     let waits = seen.any(Child::waits_for_lock);
-    waits.then(|| proc.awaited_locks()).unwrap_or_default()
+    if waits {
+        proc.awaited_locks()
+    } else {
+        BTreeMap::new()
+    }
 }
 
 /// The time since boot in ticks, as the starts of processes are counted.

@@ -602,11 +602,10 @@ fn who_waits_for_output_of_busy_children_does_not_wait_for_another_pipeline() {
             stage.is_frozen = true;
         }
         let findings = found(stages);
-        let pace = findings.iter().find_map(|finding| match finding {
+        findings.iter().find_map(|finding| match finding {
             Finding::Bottleneck(found) => Some(found.stage.pid),
             _ => None,
-        });
-        pace
+        })
     };
     assert_eq!(named(shell(runs, Vec::new()).children), Some(2));
     assert_eq!(named(None), None);
