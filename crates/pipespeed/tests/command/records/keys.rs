@@ -312,7 +312,12 @@ fn observed(directory: &Path) -> Vec<Value> {
         let has_pace = pipelines
             .iter()
             .any(|pipeline| pipeline["bottleneck"].is_object());
-        has_pace.then(|| record.clone())
+        // On a busy machine they may not be read in time.
+        let mut stages = pipelines
+            .iter()
+            .flat_map(|pipeline| pipeline["stages"].as_array().unwrap());
+        let has_arguments = stages.any(|stage| stage["arguments"].is_string());
+        (has_pace && has_arguments).then(|| record.clone())
     });
     vec![doctor.unwrap(), top.unwrap()]
 }
