@@ -40,7 +40,7 @@ fn short_lived_and_killed_processes_confuse_nothing() {
 fn a_pipeline_that_waits_is_found_with_few_descriptors_or_the_limit_named() {
     for limit in 5..32 {
         let mut command = pipespeed("doctor --time 0.3 --");
-        command.arg("yes | sleep 2");
+        command.arg("yes | sleep 4");
         few_descriptors(&mut command, limit);
         let outcome = run_alone(command);
         if outcome.code == Some(0) {
