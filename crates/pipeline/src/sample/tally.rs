@@ -1,5 +1,6 @@
 //! The samples of one process.
 
+mod look;
 mod remembered;
 
 use std::cmp::Reverse;
@@ -10,24 +11,19 @@ use std::time::{Duration, Instant};
 use pipespeed_host::CpuList;
 use rustix::time::{ClockId, clock_gettime};
 
+use self::look::Looked;
+pub(crate) use self::look::MAX_THREADS;
 use self::remembered::MAX_START;
 use super::children::ChildTally;
 use super::counters::{At, Counters, OwnIo, WatchedThread, counters};
-use super::counts::{SampledActivity, StateCounts, activity};
+use super::counts::StateCounts;
 use super::slice::{ProcessorLimits, Slice};
 use super::{Observed, Start, ticks};
-use crate::graph::{HeldEnds, LinkSide, Process, STDERR};
+use crate::graph::{LinkSide, Process};
 use crate::proc::files::{CachedFile, FdBudget, ProcessFiles};
 use crate::proc::{Io, LinkId, Proc, ProcessId};
-use crate::wait::{BlockedOn, Outside, ThreadState};
+use crate::wait::ThreadState;
 
-/// Of a process with more threads that many are examined in a sample, by turns.
-pub(crate) const MAX_THREADS: usize = 32;
-/// The counters of a process that runs are read again once its age has grown by this share, so
-/// that little is missing of one that ends.
-const COUNTER_AGE: u32 = 8;
-/// Minimum time between two readings of the counters.
-const MIN_COUNTER_INTERVAL: Duration = Duration::from_millis(10);
 /// Ends of processes are rounded to ticks: an older process was there before.
 const MAX_BIRTH_ERROR: Duration = Duration::from_millis(20);
 
@@ -73,15 +69,6 @@ pub(crate) struct Tally {
     last: (Instant, Counters),
 }
 
-/// What was seen of the threads, and is not counted yet.
-#[derive(Debug, Clone, Copy)]
-struct Looked {
-    /// How many threads there were before.
-    threads: usize,
-    /// Whether one may have run.
-    has_run: bool,
-}
-
 /// What is to be done after a sample.
 #[derive(Debug, Clone, Copy, Default)]
 struct Due {
@@ -98,16 +85,6 @@ fn states(watches: &[WatchedThread]) -> Vec<&ThreadState> {
     // Most of many threads wait alike.
     states.dedup();
     states
-}
-
-/// Whether a thread waits only for pipes that its process has opened itself: it was started with the standard ones.
-fn is_on_own_pipes(state: &ThreadState) -> bool {
-    match state {
-        ThreadState::Waiting(BlockedOn::Pipes { any_of, .. }) => {
-            any_of.iter().all(|on| on.fd.is_some_and(|fd| fd > STDERR))
-        }
-        _ => false,
-    }
 }
 
 impl Tally {
@@ -207,155 +184,6 @@ impl Tally {
             },
             fd_budget,
         }
-    }
-
-    fn count_descriptors(&mut self, now: u64) {
-        let before = self.descriptors.replace(now);
-        self.counts.opens_files |= before.is_some_and(|before| before != now);
-    }
-
-    /// Takes one sample: see [`look`](Self::look) and [`count`](Self::count). Returns how many threads it
-    /// examined.
-    pub(crate) fn sample(&mut self, proc: &Proc, fd_budget: &FdBudget) -> usize {
-        let examined = self.look(proc, fd_budget);
-        self.count(proc, fd_budget);
-        examined
-    }
-
-    /// Examines its threads, of many only some, and does nothing else. Returns how many. To be followed by
-    /// [`count`](Self::count), once all processes were examined: a stage that loses its processor to the
-    /// observer lets a pipe run full or empty, and the next stage would be seen waiting. After 0.3 ms a
-    /// writer that waits for room for 4 % of its waits was seen to do so for 17 %.
-    pub(crate) fn look(&mut self, proc: &Proc, fd_budget: &FdBudget) -> usize {
-        if self.has_ended {
-            return 0;
-        }
-        let mut watches = std::mem::take(&mut self.watches);
-        let at = self.at(proc, fd_budget);
-        let ends = &self.process.ends;
-        let before = watches.len();
-        let first = self.next;
-        let (mut nth, mut examined) = (0, 0);
-        let mut has_run = false;
-        watches.retain_mut(|watch| {
-            let is_due = (nth + before - first % before) % before < MAX_THREADS;
-            nth += 1;
-            if !is_due && watch.seen.is_some() {
-                return true;
-            }
-            examined += 1;
-            let seen = watch.sample(&at, ends);
-            has_run |= seen.unwrap_or(true);
-            seen.is_some()
-        });
-        self.due.children = !watches.is_empty()
-            // Only a process that runs gets its first child. Looking for children takes longer than a sample.
-            && (has_run || !self.children.has_none())
-            && self.waits_for_children(&states(&watches));
-        self.watches = watches;
-        self.next = first.wrapping_add(MAX_THREADS);
-        self.looked = Some(Looked {
-            threads: before,
-            has_run,
-        });
-        examined
-    }
-
-    /// Whether a process of which the threads do this may wait for its children.
-    fn waits_for_children(&mut self, states: &[&ThreadState]) -> bool {
-        match activity(states) {
-            SampledActivity::Elsewhere(Outside::Child | Outside::Signal) => true,
-            // For those at the other end of a pipe of its own, as of popen(3), or at its terminal.
-            SampledActivity::Blocked | SampledActivity::Starved => {
-                let mut terminals = self.process.terminals.iter();
-                self.has_children
-                    || terminals.any(|terminal| terminal.is_master)
-                    || states.iter().any(|state| is_on_own_pipes(state))
-                        && self.children.may_exist()
-            }
-            // It may poll for their end.
-            SampledActivity::Elsewhere(
-                Outside::Timer | Outside::EventOrTimer | Outside::SocketOrTimer,
-            ) => self.has_children || self.children.may_exist(),
-            _ => false,
-        }
-    }
-
-    /// Counts what [`look`](Self::look) has seen. [`complete`](Self::complete) does the rest.
-    pub(crate) fn count(&mut self, proc: &Proc, fd_budget: &FdBudget) {
-        let Some(Looked {
-            threads: before,
-            has_run,
-        }) = self.looked.take()
-        else {
-            return;
-        };
-        let mut watches = std::mem::take(&mut self.watches);
-        let at = self.at(proc, fd_budget);
-        // Only a thread that runs starts another one.
-        if has_run && (watches.len() < before || at.files.thread_count() != Some(before)) {
-            add_threads(&at, &self.process.ends, &mut watches);
-        }
-        let stamp = has_run.then(|| at.files.fd_table_stamp()).flatten();
-        self.watches = watches;
-        if let Some(now) = stamp {
-            self.count_descriptors(now.count);
-        }
-        let id = self.process.id;
-        if self.watches.is_empty() {
-            let now = proc.stat(id.pid).filter(|now| now.start == id.start);
-            self.has_ended = now.is_none_or(|now| matches!(now.state, 'Z' | 'X'));
-        } else if self.directory.is_some() || id.is_running(proc) {
-            // Others may have run.
-            self.has_run |= has_run || before > MAX_THREADS;
-            if !self.has_run {
-                self.last.0 = Instant::now();
-            }
-            self.may_have_changed |= has_run;
-            self.counts.add(&states(&self.watches));
-            let mut seen = self.watches.iter().filter_map(|watch| watch.seen.as_ref());
-            self.counts.splices |= seen.clone().any(|seen| seen.is_uncounted);
-            self.hides_calls = seen.any(|seen| seen.is_hidden);
-            self.count_awake(proc, fd_budget);
-            let age = self.created.elapsed();
-            let interval = MIN_COUNTER_INTERVAL.max(age / COUNTER_AGE);
-            self.due.counters = self.has_started() || has_run && self.last.0.elapsed() >= interval;
-        } else {
-            self.has_ended = true;
-        }
-        if self.has_ended {
-            self.directory = None;
-            self.watches.clear();
-        }
-    }
-
-    /// Counts the threads that are awake, and their processors.
-    fn count_awake(&mut self, proc: &Proc, fd_budget: &FdBudget) {
-        let mut watches = std::mem::take(&mut self.watches);
-        let at = self.at(proc, fd_budget);
-        let awake = watches.iter_mut().filter(|watch| {
-            let state = watch.seen.as_ref().map(|seen| &seen.state);
-            state == Some(&ThreadState::Working)
-        });
-        let mut awake: Vec<&mut WatchedThread> = awake.collect();
-        let threads = awake.len();
-        let mut processors = BTreeSet::new();
-        let mut ran_on = Vec::new();
-        if threads > 1 {
-            for watch in &mut awake {
-                if let Some(processor) = watch.files.processor(at.files, Some(at.fd_budget)) {
-                    processors.insert(processor);
-                    ran_on.push((processor, watch.take_ran()));
-                }
-            }
-        }
-        let processors = processors.len().max(threads.min(1));
-        self.watches = watches;
-        for (processor, ran) in ran_on {
-            *self.counts.ran_on.entry(processor).or_default() += ran;
-        }
-        self.counts.awake_threads += threads as u32;
-        self.counts.awake_processors += processors as u32;
     }
 
     /// Samples the children for which it waits, where that is due after [`look`](Self::look). As soon after it as
@@ -549,177 +377,5 @@ fn age(id: ProcessId) -> Option<Duration> {
     now.checked_sub(ticks(id.start))
 }
 
-/// Adds the threads that are not watched yet.
-fn add_threads(at: &At<'_>, ends: &HeldEnds, watches: &mut Vec<WatchedThread>) {
-    let known: BTreeSet<i32> = watches.iter().map(|watch| watch.files.tid).collect();
-    for tid in at.files.threads() {
-        let mut watch = WatchedThread::new(tid);
-        if !known.contains(&tid) && watch.sample(at, ends).is_some() {
-            watches.push(watch);
-        }
-    }
-}
-
 #[cfg(test)]
-mod tests {
-    use std::io::Write;
-    use std::process::{Command, Stdio};
-
-    use pipespeed_testing::procs::eventually;
-    use rustix::process::{Pid, Signal, kill_process, kill_process_group};
-
-    use super::*;
-    use crate::graph::Scanner;
-
-    #[test]
-    fn a_process_that_opens_files_for_a_moment_may_move_bytes_there() {
-        let (proc, fd_budget) = (Proc::default(), FdBudget::new());
-        if !proc.counts_descriptors() {
-            return pipespeed_testing::skip("/proc/PID/fd has no size");
-        }
-        for (body, opens) in [("echo > /dev/null", true), (":", false)] {
-            let script = format!("while :; do {body}; done");
-            let mut shell = Command::new("sh").args(["-c", &script]).spawn().unwrap();
-            let pid = shell.id() as i32;
-            let found = eventually(|| {
-                let mut scanner = Scanner::default();
-                scanner.read_all(&proc, &[]);
-                let process = scanner.graph.processes.get(&pid)?.clone();
-                let mut tally = Tally::new(&proc, process, true, &fd_budget);
-                for _ in 0..50 {
-                    std::thread::sleep(Duration::from_millis(1));
-                    tally.sample(&proc, &fd_budget);
-                }
-                let limits = ProcessorLimits::default();
-                let observed = tally.observed(&proc, limits, None, Vec::new(), true);
-                let others = observed.process.others;
-                (tally.counts.opens_files == opens && (others.writes || !opens)).then_some(())
-            });
-            shell.kill().unwrap();
-            shell.wait().unwrap();
-            assert!(found.is_some(), "{body}");
-        }
-    }
-
-    #[test]
-    fn time_in_the_kernel_is_a_part_of_the_running_time() {
-        let (proc, fd_budget) = (Proc::default(), FdBudget::new());
-        let mut dd = Command::new("dd");
-        let dd = dd.args(["if=/dev/zero", "of=/dev/null", "bs=1"]);
-        let mut dd = dd.stderr(Stdio::null()).spawn().unwrap();
-        let mut scanner = Scanner::default();
-        scanner.read_all(&proc, &[]);
-        let process = scanner.graph.processes[&(dd.id() as i32)].clone();
-        let mut tally = Tally::new(&proc, process, true, &fd_budget);
-        let found = eventually(|| {
-            tally.sample(&proc, &fd_budget);
-            tally.update(&proc, &fd_budget);
-            let observed = tally.slice(ProcessorLimits::default());
-            let mut twice = observed.clone();
-            twice.add(&observed);
-            let observed = twice.observed(tally.process.clone());
-            (observed.in_kernel_s >= 0.1).then_some((observed.in_kernel_s, observed.ran_s))
-        });
-        dd.kill().unwrap();
-        dd.wait().unwrap();
-        let (in_kernel, ran) = found.unwrap();
-        // It is counted in ticks.
-        assert!(in_kernel <= ran + 0.05, "{in_kernel} {ran}");
-    }
-
-    #[test]
-    fn what_a_program_reads_while_it_starts_is_told_apart() {
-        let (proc, fd_budget) = (Proc::default(), FdBudget::new());
-        let input = vec![b'\n'; 100_000];
-        let sorted = || {
-            let began = Instant::now();
-            let mut sort = Command::new("sort");
-            let sort = sort.stdin(Stdio::piped()).stdout(Stdio::null());
-            let mut sort = sort.spawn().unwrap();
-            let mut scanner = Scanner::default();
-            scanner.read_all(&proc, &[]);
-            let process = scanner.graph.processes[&(sort.id() as i32)].clone();
-            let mut tally = Tally::new_since(&proc, process, began, &fd_budget);
-            let mut read_bytes = |wanted: u64| {
-                eventually(|| {
-                    tally.sample(&proc, &fd_budget);
-                    tally.update(&proc, &fd_budget);
-                    let slice = tally.slice(ProcessorLimits::default());
-                    let bytes = slice.io?.read_bytes - slice.start.read_bytes;
-                    (!tally.is_starting && bytes == wanted).then_some(slice.start.read_bytes)
-                })
-            };
-            let before = read_bytes(0);
-            sort.stdin.as_mut().unwrap().write_all(&input).unwrap();
-            let after = read_bytes(input.len() as u64);
-            sort.kill().unwrap();
-            sort.wait().unwrap();
-            // On a busy machine it may have taken too long to start.
-            (before? > 0).then_some((before, after))
-        };
-        let (before, after) = eventually(sorted).unwrap();
-        assert_eq!(before, after);
-    }
-
-    #[test]
-    fn a_childless_process_is_asked_for_children_again_only_once_it_ran() {
-        use std::os::unix::process::CommandExt;
-
-        let script = "$SIG{USR1} = sub { exec 'sleep', 1000 if !fork }; sleep while 1";
-        let mut perl = Command::new("perl");
-        let perl = perl.args(["-e", script]).stdin(Stdio::null());
-        let Ok(mut perl) = perl.process_group(0).spawn() else {
-            return pipespeed_testing::skip("no perl");
-        };
-        let (proc, fd_budget) = (Proc::default(), FdBudget::new());
-        let pid = Pid::from_child(&perl);
-        let mut scanner = Scanner::default();
-        scanner.read_all(&proc, &[]);
-        let process = scanner.graph.processes[&pid.as_raw_pid()].clone();
-        let mut tally = Tally::new(&proc, process, true, &fd_budget);
-        let mut sample = |is_done: fn(&Tally, bool) -> bool| {
-            let sampled = eventually(|| {
-                tally.sample(&proc, &fd_budget);
-                let is_due = tally.due.children;
-                tally.complete(&proc, &fd_budget);
-                is_done(&tally, is_due).then_some(())
-            });
-            sampled.is_some()
-        };
-        let rests = sample(|tally, is_due| tally.children.has_none() && !is_due);
-        kill_process(pid, Signal::USR1).unwrap();
-        let finds = sample(|tally, _| !tally.children.is_empty());
-        let goes_on = sample(|_, is_due| is_due);
-        kill_process_group(pid, Signal::KILL).unwrap();
-        perl.wait().unwrap();
-        assert!(rests && finds && goes_on, "{tally:?}");
-    }
-
-    /// Of an inherited pipe it may wait for anybody.
-    #[test]
-    fn who_waits_for_a_timer_or_a_pipe_of_its_own_may_wait_for_a_living_child() {
-        use crate::fixtures::{on_input, on_outside};
-        use crate::wait::LinkWait;
-
-        let (proc, fd_budget) = (Proc::default(), FdBudget::new());
-        let process = crate::fixtures::process(std::process::id() as i32, "a", Vec::new());
-        let mut tally = Tally::new(&proc, process, true, &fd_budget);
-        let on_fd = |fd| {
-            let any_of = vec![LinkWait {
-                pipe: LinkId::pipe(7),
-                fd: Some(fd),
-                side: LinkSide::Input,
-            }];
-            ThreadState::Waiting(BlockedOn::Pipes { any_of, or: None })
-        };
-        for (state, expected) in [
-            (on_outside(Outside::Timer), true),
-            (on_fd(5), true),
-            (on_fd(0), false),
-            (on_input(7), false),
-            (on_outside(Outside::Socket), false),
-        ] {
-            assert_eq!(tally.waits_for_children(&[&state]), expected, "{state:?}");
-        }
-    }
-}
+mod tests;
