@@ -187,7 +187,7 @@ fn faster_text(bottleneck: &Bottleneck, shares: &Shares, name: &str, pipes: &str
     let disk = match bottleneck.delay {
         _ if !also_disk => "",
         None | Some(Delay::Quota(_)) => " or a faster disk",
-        Some(_) => ", or fewer and larger requests,",
+        Some(_) => ", or fewer and larger requests",
     };
     let delay = more_time_text(bottleneck);
     let outside = bottleneck.outside.unwrap_or(Outside::Other);
@@ -203,11 +203,13 @@ fn faster_text(bottleneck: &Bottleneck, shares: &Shares, name: &str, pipes: &str
         .as_ref()
         .is_some_and(|children| children.are_short);
     let fewer = if are_short {
-        ", or fewer starts of it,"
+        ", or fewer starts of it"
     } else {
         ""
     };
-    format!("{only} faster {name}{disk}{fewer} helps{pipes}.{pause}{delay}{iowait}")
+    let is_inserted = [disk, fewer].iter().any(|other| other.starts_with(','));
+    let comma = if is_inserted { "," } else { "" };
+    format!("{only} faster {name}{disk}{fewer}{comma} helps{pipes}.{pause}{delay}{iowait}")
 }
 
 /// That more processor time helps, too, if the stage often waits for it.

@@ -155,6 +155,50 @@ fn children_are_not_said_to_be_all_that_helps() {
     insta::assert_snapshot!([shared, cold, starts, mostly_queued].join("\n"));
 }
 
+/// `find -print0 | xargs -0 -n 9 sha1sum`, of cold files, beside another process.
+#[test]
+fn each_of_several_remedies_has_one_comma() {
+    let remedy = |delay: Option<Delay>, are_short| {
+        text(|bottleneck| {
+            bottleneck.delay = delay;
+            bottleneck.children = Some(Children {
+                names: vec!["sha1sum".to_owned()],
+                awaited: Vec::new(),
+                shares: Shares {
+                    runs: 0.7,
+                    disk: 0.25,
+                    ..Shares::default()
+                },
+                outside: [].into(),
+                on: Vec::new(),
+                processors: 0.7,
+                are_short,
+            });
+        })
+    };
+    for (delay, are_short, expected) in [
+        (None, false, "sha1sum or a faster disk helps"),
+        (
+            None,
+            true,
+            "sha1sum or a faster disk, or fewer starts of it, helps",
+        ),
+        (
+            Some(Delay::Unknown),
+            false,
+            "sha1sum, or fewer and larger requests, helps",
+        ),
+        (
+            Some(Delay::Unknown),
+            true,
+            "sha1sum, or fewer and larger requests, or fewer starts of it, helps",
+        ),
+    ] {
+        let remedy = remedy(delay, are_short);
+        assert!(remedy.contains(expected), "{remedy}");
+    }
+}
+
 #[test]
 fn a_stage_that_only_waits_on_a_pipe_is_not_called_stopped() {
     let starved = text(|bottleneck| bottleneck.shares.starved = 1.0);
