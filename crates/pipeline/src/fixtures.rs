@@ -138,6 +138,7 @@ pub fn frozen(process: Process, thread: ThreadState) -> Observed {
         allowed: CpuList::parse("0-63"),
         quota: None,
         has_reaped: false,
+        has_reaped_late: false,
         children_ran_s: 0.0,
         io: Some(Io::default()),
         splices: false,

@@ -123,6 +123,8 @@ pub struct Stat {
     pub children_ticks: u64,
     /// Page faults of these children. Every child has some, so that the number grows with each.
     pub children_faults: u64,
+    /// Where its stack begins, which execve(2) changes; 0 if that may not be read (do_task_stat() in fs/proc/array.c).
+    pub stack: u64,
     /// The processor on which it ran last.
     pub processor: Option<usize>,
     /// Whether it ignores SIGINT and SIGQUIT, as what a shell without job control runs in the background
@@ -586,6 +588,7 @@ pub(crate) fn parse_stat(text: &str) -> Option<Stat> {
         kernel_ticks: number(15)?,
         children_ticks: number(16)? + number(17)?,
         children_faults: number(11)?,
+        stack: number(28).unwrap_or(0),
         processor: number(39).and_then(|cpu| usize::try_from(cpu).ok()),
         ignores_interrupts: number(33).is_some_and(|ignored| ignored & INTERRUPTS == INTERRUPTS),
     })

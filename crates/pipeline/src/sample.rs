@@ -75,6 +75,9 @@ pub struct Observed {
     pub quota: Option<Quota>,
     /// Whether it has waited for children that have ended.
     pub has_reaped: bool,
+    /// Whether it has done so since it was first seen: those before may be of a wrapper that has become this program.
+    #[serde(skip)]
+    pub has_reaped_late: bool,
     /// Processor time of its children: of those that have ended, and of those that were seen while
     /// it waited for them.
     pub children_ran_s: f64,

@@ -73,9 +73,11 @@ impl Observed {
         let moves_nothing = self
             .io
             .is_some_and(|io| io.reads == 0 && (io.writes == 0 || self.process.others.writes));
-        let timers = if self.has_reaped && self.children_run() {
+        // Else a wrapper may have, which has become this program.
+        let has_reaped = self.has_reaped_late || self.has_reaped && handles_ends;
+        let timers = if has_reaped && self.children_run() {
             self.timers()
-        } else if handles_ends && (self.has_reaped || moves_nothing) && !self.is_frozen {
+        } else if handles_ends && (has_reaped || moves_nothing) && !self.is_frozen {
             self.outside.get(&Outside::Timer).copied().unwrap_or(0.0)
         } else {
             0.0
@@ -101,7 +103,8 @@ impl Observed {
         let is_on_pipes = self.shares.blocked + self.shares.starved > 0.0;
         // Else they wait for it, perhaps.
         let waits_for_output = is_on_pipes && self.has_busy_children();
-        let may_wait = waits || waits_for_output || self.has_reaped || self.may_poll_for_children();
+        let may_wait =
+            waits || waits_for_output || self.has_reaped_late || self.may_poll_for_children();
         self.children.as_ref().filter(|_| may_wait)
     }
 

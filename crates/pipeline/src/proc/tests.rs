@@ -127,6 +127,7 @@ fn a_name_with_parentheses_and_escapes_confuses_nothing() {
         kernel_ticks: 3,
         children_ticks: 7,
         children_faults: 9,
+        stack: 0,
         processor: None,
         ignores_interrupts: false,
     };

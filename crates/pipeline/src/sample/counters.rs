@@ -24,11 +24,18 @@ pub(super) struct Counters {
     pub(super) children_ran: Duration,
     /// Their page faults.
     pub(super) children_faults: u64,
+    /// Where its stack begins; 0 if that may not be read.
+    pub(super) stack: u64,
     /// What each thread has done.
     pub(super) threads: BTreeMap<i32, SchedStat>,
 }
 
 impl Counters {
+    /// Whether these are of another program than those of before, since the process has called execve(2).
+    pub(super) fn is_other_program(&self, before: &Counters) -> bool {
+        self.stack != before.stack && self.stack > 0 && before.stack > 0
+    }
+
     /// How often each thread got a processor.
     pub(super) fn turns(&self) -> impl Iterator<Item = (i32, u64)> {
         let threads = self.threads.iter();
@@ -220,6 +227,7 @@ pub(super) fn counters(at: &At<'_>, pid: i32, watches: &mut [WatchedThread]) -> 
         in_kernel: ticks(stat.kernel_ticks),
         children_ran: ticks(stat.children_ticks),
         children_faults: stat.children_faults,
+        stack: stat.stack,
         ..Counters::default()
     };
     for watch in watches {

@@ -38,6 +38,8 @@ pub(crate) struct Slice {
     pub(crate) start: Start,
     /// Whether it has waited for children that have ended.
     pub(crate) has_reaped: bool,
+    /// Whether it has done so since it was first seen.
+    pub(crate) has_reaped_late: bool,
     /// The children that it waited for.
     pub(crate) children: ChildSlice,
     /// What might keep it from running.
@@ -69,6 +71,7 @@ impl Slice {
         self.longest += other.longest;
         self.any_ran += other.any_ran;
         self.has_reaped |= other.has_reaped;
+        self.has_reaped_late |= other.has_reaped_late;
         self.children.add(&other.children);
         self.limits.processors = self.limits.processors.max(other.limits.processors);
         if self.limits.allowed.is_none() {
@@ -151,6 +154,7 @@ impl Slice {
             allowed: self.limits.allowed.clone(),
             quota: self.limits.quota,
             has_reaped: self.has_reaped,
+            has_reaped_late: self.has_reaped_late,
             children_ran_s: self.children.ran().as_secs_f64(),
             io: self.io,
             start: self.start,

@@ -44,6 +44,8 @@ pub(crate) struct Tally {
     is_starting: bool,
     /// What it read until it was first seen to do so.
     start: Start,
+    /// The page faults of the children that it had waited for when it was first seen, or became this program.
+    faults_before: u64,
     /// The number of its descriptors when it was last seen to have run.
     descriptors: Option<u64>,
     looked: Option<Looked>,
@@ -117,6 +119,7 @@ impl Tally {
             has_run: false,
             is_starting,
             start: Start::default(),
+            faults_before: 0,
             descriptors: None,
             looked: None,
             due: Due::default(),
@@ -144,6 +147,7 @@ impl Tally {
         }
         tally.watches = watches;
         tally.last = (tally.first.0, first.clone());
+        tally.faults_before = first.children_faults;
         tally.first.1 = first;
         tally
     }
@@ -247,7 +251,11 @@ impl Tally {
         if !counters.threads.is_empty() {
             // A child that lives longer and has a pipe is a stage of its own.
             self.has_children |= counters.children_faults != self.first.1.children_faults;
+            let is_other_program = counters.is_other_program(&self.last.1);
             self.last = (now, counters);
+            if is_other_program {
+                self.forget_wrapper();
+            }
             self.children.forget(&ended);
         }
         self.note_start();
@@ -295,6 +303,7 @@ impl Tally {
             longest: longest.unwrap_or_default(),
             any_ran: any_ran(threads.iter().map(|(ran, _)| *ran), counted),
             has_reaped: last.children_faults != first.children_faults,
+            has_reaped_late: last.children_faults > first.children_faults.max(self.faults_before),
             io,
             io_counted: io.map_or(Duration::ZERO, |_| counted),
             start: self.start,

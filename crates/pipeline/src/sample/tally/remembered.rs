@@ -32,6 +32,15 @@ impl Tally {
         self.awake_share() >= MIN_AWAKE || !self.children.is_empty()
     }
 
+    /// Forgets the children of a wrapper that has become another program, as those of pyenv and npm do: the program
+    /// has waited for none of them.
+    pub(super) fn forget_wrapper(&mut self) {
+        let (first, last) = (&mut self.first.1, &self.last.1);
+        (first.children_faults, first.children_ran) = (last.children_faults, last.children_ran);
+        self.faults_before = last.children_faults;
+        self.has_children = false;
+    }
+
     /// Notes what it read while it started, once its counters were read.
     pub(super) fn note_start(&mut self) {
         if self.has_started() {

@@ -98,6 +98,39 @@ fn what_a_program_reads_while_it_starts_is_told_apart() {
 }
 
 #[test]
+fn children_of_a_wrapper_are_not_those_of_the_program_that_it_becomes() {
+    let (proc, fd_budget) = (Proc::default(), FdBudget::new());
+    let began = Instant::now();
+    let mut shell = Command::new("sh");
+    let shell = shell.args(["-c", "sh -c :; read line; exec cat"]);
+    let mut shell = shell.stdin(Stdio::piped()).spawn().unwrap();
+    let mut scanner = Scanner::default();
+    scanner.read_all(&proc, &[]);
+    let process = scanner.graph.processes[&(shell.id() as i32)].clone();
+    let mut tally = Tally::new_since(&proc, process, began, &fd_budget);
+    let mut has_reaped = |wanted| {
+        let found = eventually(|| {
+            tally.sample(&proc, &fd_budget);
+            tally.update(&proc, &fd_budget);
+            let slice = tally.slice(ProcessorLimits::default());
+            (slice.has_reaped == wanted).then_some(slice.has_reaped_late)
+        });
+        (found.is_some(), tally.last.1.stack > 0)
+    };
+    let (reaps, is_readable) = has_reaped(true);
+    shell.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
+    let (forgets, _) = if is_readable {
+        has_reaped(false)
+    } else {
+        pipespeed_testing::skip("/proc/PID/stat does not show stacks");
+        (true, false)
+    };
+    shell.kill().unwrap();
+    shell.wait().unwrap();
+    assert!(reaps && forgets, "{tally:?}");
+}
+
+#[test]
 fn a_childless_process_is_asked_for_children_again_only_once_it_ran() {
     use std::os::unix::process::CommandExt;
 

@@ -141,6 +141,7 @@ fn a_shell_does_not_set_its_own_pipelines_pace() {
 fn who_polls_busy_children_is_not_said_to_wait_for_a_timer() {
     let parallel = |children_ran_s: f64| Observed {
         has_reaped: true,
+        has_reaped_late: true,
         children_ran_s,
         ..frozen(
             process(2, "parallel", vec![reads(0, 1), writes(1, 2)]),
@@ -164,13 +165,16 @@ fn who_polls_busy_children_is_not_said_to_wait_for_a_timer() {
         "{busy_children:?}"
     );
     // Its children live all the time; or it sleeps for two thirds of it, without any.
-    // Or it runs itself, too, on full processors.
-    for (runs, alive, in_wait, is_child) in [
-        (0.0, 0.95, 0.0, true),
-        (0.0, 0.33, 0.33, false),
-        (0.27, 0.95, 0.0, true),
+    // Or it runs itself, too, on full processors. Or it sleeps beside one that works, and the children whose end
+    // it noticed were those of the wrapper that it was before.
+    for (runs, alive, in_wait, is_late, is_child) in [
+        (0.0, 0.95, 0.0, true, true),
+        (0.0, 0.33, 0.33, true, false),
+        (0.27, 0.95, 0.0, true, true),
+        (0.0, 0.95, 0.0, false, false),
     ] {
         let mut parallel = parallel(0.66);
+        parallel.has_reaped_late = is_late;
         let timer = 1.0 - in_wait - 2.0 * runs;
         parallel.shares = Shares {
             runs,
