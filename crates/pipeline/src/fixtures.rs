@@ -205,6 +205,7 @@ pub fn bottleneck(pid: i32, name: &str, shares: Shares) -> Bottleneck {
         waits: 0.0,
         iowait: 0.0,
         limiter: None,
+        bystanders: Vec::new(),
         before: Vec::new(),
         after: Vec::new(),
     }

@@ -1,5 +1,6 @@
 //! The bottleneck.
 
+mod beside;
 mod busiest;
 mod delay;
 mod fill;
@@ -12,6 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
+use self::beside::{competing, is_bystander, only_inherited_errors};
 use self::busiest::{busiest, ended_before, may_poll_in_vain, never_waits, outruns, tries_in_vain};
 pub use self::delay::Delay;
 pub(super) use self::delay::per_s;
@@ -103,6 +105,9 @@ pub struct Bottleneck {
     /// The stage that may be the cause, since it waits outside while others wait for it: another one, or
     /// this one, if it also waits for the others.
     pub limiter: Option<PausingStage>,
+    /// Busy processes with the same output, or that of another stage, that wrote nothing, and for which nobody
+    /// waits: they don't count.
+    pub bystanders: Vec<Who>,
     /// The stages before it, and their shares of waiting for room.
     pub before: Vec<(Who, f64)>,
     /// The stages that get their data only through it, and their shares of waiting for input.
@@ -351,7 +356,11 @@ fn bottleneck(observation: &Observation, stages: &[&Observed], edges: &[Edge]) -
         }
     }
     let flow = Adjacency::new(edges);
-    let candidates = without_outrun(candidates(observation, stages, &flow, &levels));
+    let candidates = candidates(observation, stages, &flow, &levels);
+    let (bystanders, candidates): (Vec<_>, Vec<_>) = candidates
+        .into_iter()
+        .partition(|candidate| is_bystander(observation, candidate));
+    let candidates = without_outrun(candidates);
     let clearest = clearest(&candidates, &levels, stages);
     let named = at_quota(&candidates)
         .or(clearest)
@@ -368,12 +377,11 @@ fn bottleneck(observation: &Observation, stages: &[&Observed], edges: &[Edge]) -
     };
     let stage = best.stage;
     // It waits for those of another pipeline.
-    let is_alone = stages.len() == 1;
     let waits_for_others = best.private_waits > 1.0 - MIN_OWN_PIPELINE;
     let on_pipes = best.stage.on.iter().all(|on| on.pipe.is_pipe());
     let is_still = on_pipes && stages.iter().all(|stage| stage.is_frozen);
     if waits_for_others
-        && !is_alone
+        && stages.len() > 1
         && !stage.has_busy_children()
         && (is_still || has_known_writers(observation, best))
     {
@@ -393,8 +401,10 @@ fn bottleneck(observation: &Observation, stages: &[&Observed], edges: &[Edge]) -
         them.map(|stage| (stage.who(), share(&stage.shares)))
             .collect()
     };
+    let competing = competing(&bystanders, best);
     let is_clear = clearest.is_some_and(|clearest| std::ptr::eq(clearest, best))
-        && best.evidence(&by_waits) >= MIN_CLEAR;
+        && best.evidence(&by_waits) >= MIN_CLEAR
+        && competing.is_empty();
     let children = best.awaited_children();
     Some(Finding::Bottleneck(Box::new(Bottleneck {
         stage: best.stage.who(),
@@ -416,6 +426,7 @@ fn bottleneck(observation: &Observation, stages: &[&Observed], edges: &[Edge]) -
             Some(_) => limiter(best, stages),
             None => PausingStage::new(stage),
         },
+        bystanders: competing,
         before: waiting(&best.before, |shares| shares.blocked),
         after: waiting(&after, |shares| shares.starved),
     })))
@@ -430,9 +441,8 @@ fn candidates<'a>(
 ) -> Vec<Candidate<'a>> {
     let waits_for_it = |stage: &Observed| {
         let mut others = stages.iter();
-        let own = stage.process.id.pid;
         stage.waits_or_polls_for_children() >= MIN_THROUGH_CHILDREN
-            && others.any(|other| observation.descends(other, own))
+            && others.any(|other| stage.may_wait_for(other))
     };
     let candidates = stages.iter().filter(|stage| {
         !waits_for_it(stage)
@@ -442,21 +452,6 @@ fn candidates<'a>(
     candidates
         .map(|stage| Candidate::new(observation, stage, flow, levels))
         .collect()
-}
-
-/// Whether a stage has nothing of the pipeline but a standard error to which it writes nothing, while others
-/// write their output there: it is none, as what a script runs in the background under `2>&1`.
-fn only_inherited_errors(stage: &Observed, stages: &[&Observed]) -> bool {
-    let is_silent = stage.io.is_some_and(|io| io.writes == 0) && !stage.splices;
-    let mut ends = stage.process.ends.iter();
-    is_silent
-        && ends.all(|end| {
-            let is_output = |other: &&Observed| {
-                let mut theirs = other.process.ends.of_link(end.pipe);
-                other.process.id != stage.process.id && theirs.any(|end| end.writes && end.fd != 2)
-            };
-            end.fd == 2 && end.writes && stages.iter().any(is_output)
-        })
 }
 
 /// The stages without those that hardly need a processor and wait for one all the same, if another one

@@ -129,6 +129,16 @@ impl Observed {
         per_s(self, self.children_ran_s) >= MIN_LACKING
     }
 
+    /// Whether another process may be one for which it waits when it waits for a child, or may serve that one.
+    pub(super) fn may_wait_for(&self, other: &Observed) -> bool {
+        let children = self.children.as_ref();
+        let awaited = children.map_or(&[][..], |children| &children.awaited);
+        let is_line = |pid: &i32| *pid == other.process.id.pid || other.ancestors.contains(pid);
+        let descends = other.process.parent == self.process.id.pid
+            || other.ancestors.contains(&self.process.id.pid);
+        descends && (awaited.is_empty() || awaited.iter().any(is_line))
+    }
+
     /// The share of the time in which its children were seen while it did not wait for them, if they work.
     fn beside_working_children(&self) -> f64 {
         let works =
@@ -172,6 +182,10 @@ impl Node for Observed {
 
     fn is_frozen(&self) -> bool {
         self.is_frozen
+    }
+
+    fn lets_others_write_than(&self, other: &Self) -> bool {
+        self.has_reaped && self.only_waits_for_children() && !self.may_wait_for(other)
     }
 }
 

@@ -9,7 +9,7 @@ use crate::proc::LinkId;
 /// Standard input of a process started from a shell.
 const STDIN: i32 = 0;
 /// Its standard output.
-const STDOUT: i32 = 1;
+pub(crate) const STDOUT: i32 = 1;
 /// Its standard error.
 pub(crate) const STDERR: i32 = 2;
 
@@ -37,6 +37,12 @@ pub trait Node {
 
     /// Whether it did not run at all.
     fn is_frozen(&self) -> bool;
+
+    /// Whether others write for it, as short-lived children of a shell do, of which the other process is none.
+    fn lets_others_write_than(&self, other: &Self) -> bool {
+        let _ = other;
+        false
+    }
 
     /// Whether an end of a link is among the descriptors by which a process started from a
     /// shell reads or writes.
@@ -140,6 +146,18 @@ impl<'a, N: Node, L: Fn(&N, LinkId) -> bool> Stages<'a, N, L> {
             let is_inherited = !node.waited_on(link, side) && inherits(*node, link, side, &by_pid);
             !node.holds_idly(link, side, is_wrapper) && !is_inherited
         });
+        // A shell may have left one that writes nothing in the background.
+        if side == LinkSide::Room && !users.is_empty() {
+            let writers = holders.iter().filter(|node| {
+                node.is_standard(link, side)
+                    && users.iter().all(|user| {
+                        user.is_idle(side)
+                            && !user.waited_on(link, side)
+                            && node.lets_others_write_than(user)
+                    })
+            });
+            users.extend(writers.copied().collect::<Vec<_>>());
+        }
         let uses = |node: &&N| node.waited_on(link, side) || !node.is_idle(side);
         // Who waits for room in a link writes to it, though it may have kept the other end, too.
         if !users.iter().all(|node| is_opposite(*node, link, side)) {

@@ -472,5 +472,20 @@ fn bottleneck_text(bottleneck: &Bottleneck, has_small_calls: bool) -> String {
         "{stage} {verb} the bottleneck: it {}{others}. {}",
         text.does, text.remedy
     );
-    text.trim_end().to_owned()
+    let text = text.trim_end();
+    let bystanders = bystanders_text(&bottleneck.bystanders);
+    format!("{text}{bystanders}")
+}
+
+/// Why some busy processes were left out, if any were.
+fn bystanders_text(bystanders: &[Who]) -> String {
+    let (has, it, is) = match bystanders.len() {
+        0 => return String::new(),
+        1 => ("is busy, has", "it", "was"),
+        _ => ("are busy, have", "they", "were"),
+    };
+    format!(
+        " {} {has} the same output, and wrote nothing: {it} {is} left out.",
+        list(bystanders.iter().map(full))
+    )
 }

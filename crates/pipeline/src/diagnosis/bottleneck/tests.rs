@@ -132,9 +132,72 @@ fn who_only_inherited_a_standard_error_is_no_bottleneck() {
     };
     let output = || vec![writes(1, 1), writes(2, 1)];
     assert!(!named(silent(vec![writes(2, 1)]), output()));
-    // Its errors are all that comes; or its output goes there, too.
+    // Its errors are all that comes.
     assert!(named(silent(vec![writes(2, 1)]), vec![writes(2, 1)]));
-    assert!(named(silent(output()), output()));
+}
+
+/// `(BUSY & while :; do cat piece; sleep .01; done) | wc`, and `(BUSY; cat piece) | wc`.
+#[test]
+fn who_is_left_in_the_background_and_writes_nothing_is_no_bottleneck() {
+    let output = || vec![writes(1, 1), writes(2, 1)];
+    let found = |awaited: i32, silent: u64, read: u64| {
+        let children = Children {
+            names: vec!["sleep".into()],
+            awaited: vec![awaited],
+            shares: Shares {
+                elsewhere: 1.0,
+                ..Shares::default()
+            },
+            outside: BTreeMap::from([(Outside::Timer, 1.0)]),
+            on: Vec::new(),
+            processors: 0.0,
+            are_short: false,
+        };
+        let shell = Observed {
+            io: Some(Io::default()),
+            has_reaped: true,
+            children: Some(children),
+            is_frozen: false,
+            ..frozen(process(1, "sh", output()), on_child())
+        };
+        let in_background = Observed {
+            io: Some(Io {
+                writes: silent,
+                ..Io::default()
+            }),
+            ancestors: vec![1],
+            ..busy(child_of(1, process(2, "busy", output())), 1.0, 0.0, 0.0)
+        };
+        let reader = process(3, "wc", vec![reads(0, 1)]);
+        let reader = Observed {
+            is_frozen: false,
+            io: Some(Io {
+                read_bytes: read,
+                reads: read,
+                ..Io::default()
+            }),
+            ..frozen(reader, on_input(1))
+        };
+        bottlenecks(
+            &observation(vec![shell, in_background, reader]),
+            &BTreeSet::new(),
+        )
+    };
+    let findings = found(9, 0, 5);
+    let bottleneck = only_pace(&findings);
+    let (stage, certainty) = (bottleneck.stage.pid, bottleneck.certainty);
+    assert_eq!((stage, certainty), (1, Certainty::Likely));
+    assert_eq!(bottleneck.awaited(), Some(Outside::Timer));
+    assert_eq!(bottleneck.bystanders[0].pid, 2);
+    // The shell waits for it, or it writes.
+    for (awaited, writes) in [(2, 0), (9, 1)] {
+        let findings = found(awaited, writes, 5);
+        assert_eq!(only_pace(&findings).stage.pid, 2, "{awaited} {writes:?}");
+    }
+    // Nobody has written yet.
+    let findings = found(9, 0, 0);
+    let is_named = |finding: &Finding| matches!(finding, Finding::Bottleneck(bottleneck) if bottleneck.bystanders.is_empty());
+    assert!(findings.iter().all(is_named), "{findings:?}");
 }
 
 #[test]

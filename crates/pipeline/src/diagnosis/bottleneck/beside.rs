@@ -1,0 +1,74 @@
+//! Processes that hold the output of a pipeline, and are none of its stages as far as was seen.
+
+use super::{Candidate, MIN_THROUGH_CHILDREN, MIN_TURNS, awake_of};
+use crate::diagnosis::Who;
+use crate::graph::{LinkSide, Node, STDERR, STDOUT};
+use crate::observe::Observation;
+use crate::sample::Observed;
+
+/// Whether a stage has nothing of the pipeline but a standard error to which it writes nothing, while others
+/// write their output there: it is none, as what a script runs in the background under `2>&1`.
+pub(super) fn only_inherited_errors(stage: &Observed, stages: &[&Observed]) -> bool {
+    let is_silent = stage.io.is_some_and(|io| io.writes == 0) && !stage.splices;
+    let mut ends = stage.process.ends.iter();
+    is_silent
+        && ends.all(|end| {
+            let is_output = |other: &&Observed| {
+                let mut theirs = other.process.ends.of_link(end.pipe);
+                other.process.id != stage.process.id
+                    && theirs.any(|end| end.writes && end.fd != STDERR)
+            };
+            end.fd == STDERR && end.writes && stages.iter().any(is_output)
+        })
+}
+
+/// Whether a stage without input from the pipeline wrote nothing to its output while another process did, and
+/// nobody waits for it: it may write later, as `(sort big & cat small) | wc` does, or never, as a server that
+/// a script has left in the background.
+pub(super) fn is_bystander(observation: &Observation, candidate: &Candidate<'_>) -> bool {
+    let stage = candidate.stage;
+    let own = stage.process.id;
+    let is_silent = stage.io.is_some_and(|io| io.writes == 0)
+        && !stage.splices
+        && !stage.has_reaped
+        && candidate.waits_on(LinkSide::Room) == 0.0;
+    let mut ends = stage.process.ends.iter().filter(|end| end.writes);
+    let mut has_other_writer = || {
+        ends.any(|end| {
+            let got_data = || {
+                let mut readers = observation.users(end.pipe, LinkSide::Input).into_iter();
+                readers.any(|reader| reader.io.is_some_and(|io| io.read_bytes > 0))
+            };
+            let mut writers = observation.holders(end.pipe, LinkSide::Room);
+            writers.any(|other| {
+                let writes = other.io.is_some_and(|io| io.writes > 0);
+                other.process.id != own
+                    && other.has_as(end.pipe, STDOUT)
+                    && (writes || other.lets_others_write_than(stage) && got_data())
+            })
+        })
+    };
+    candidate.before.is_empty()
+        && is_silent
+        && has_other_writer()
+        && !is_awaited_child(observation, stage)
+}
+
+/// The busy ones of these that might be the bottleneck instead of this one. Who holds up the readers of a
+/// bystander does so without it.
+pub(super) fn competing(bystanders: &[Candidate<'_>], best: &Candidate<'_>) -> Vec<Who> {
+    let stages = bystanders.iter().map(|candidate| candidate.stage);
+    let busy = stages.filter(|stage| {
+        awake_of(stage) >= MIN_THROUGH_CHILDREN && !best.before.contains(&stage.process.id.pid)
+    });
+    busy.map(Observed::who).collect()
+}
+
+/// Whether the nearest known process above this one waits for its end, or for that of one between them.
+fn is_awaited_child(observation: &Observation, stage: &Observed) -> bool {
+    let above = std::iter::once(&stage.process.parent).chain(&stage.ancestors);
+    let parent = above.filter_map(|pid| observation.find(*pid)).next();
+    parent.is_some_and(|parent| {
+        parent.waits_or_polls_for_children() >= MIN_TURNS && parent.may_wait_for(stage)
+    })
+}
