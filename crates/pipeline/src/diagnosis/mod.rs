@@ -556,6 +556,7 @@ mod tests {
                 pipe,
                 fd: Some(5),
                 writers: vec![who()],
+                has_timeout: false,
             }],
         };
         let turns = Finding::PingPong {

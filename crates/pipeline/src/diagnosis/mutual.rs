@@ -28,6 +28,11 @@ impl MutualWait {
         self.sides.iter().any(|side| side.who == *who)
     }
 
+    /// Whether one of them waits with a timeout.
+    pub fn has_timeout(&self) -> bool {
+        self.sides.iter().any(|side| side.has_timeout)
+    }
+
     /// The members of a deadlock that wait for input, where one of them may send by itself.
     pub(super) fn from_deadlock(observation: &Observation, deadlock: &Deadlock) -> Self {
         let mut sides: Vec<WaitingSide> = Vec::new();
@@ -38,6 +43,7 @@ impl MutualWait {
                     pipe: on.pipe,
                     fd: on.fd,
                     writers: others.clone(),
+                    has_timeout: has_timeout(observation.find(member.who.pid), on.pipe),
                 }),
                 _ => None,
             }));
@@ -62,6 +68,8 @@ pub struct WaitingSide {
     pub fd: Option<i32>,
     /// Who else can write there.
     pub writers: Vec<Who>,
+    /// Whether its wait has a timeout, as of an event loop with a timer: it may send after that.
+    pub has_timeout: bool,
 }
 
 /// Adds the pairs of processes each of which waits for nothing but the other one's message to what is
@@ -108,6 +116,7 @@ pub(super) fn find(
             pipe: link,
             fd: descriptor(process, link, LinkSide::Input),
             writers: vec![writer.who()],
+            has_timeout: has_timeout(Some(process), link),
         };
         let sides = vec![side(first, *link, writer), side(second, *other, back)];
         let both = [first.who(), second.who()];
@@ -117,6 +126,18 @@ pub(super) fn find(
         }
     }
     found
+}
+
+/// Whether the wait of a process on a link has a timeout.
+fn has_timeout(process: Option<&Observed>, link: LinkId) -> bool {
+    let mut threads = process.iter().flat_map(|process| &process.threads);
+    threads.any(|state| match state {
+        ThreadState::Waiting(BlockedOn::Pipes {
+            any_of,
+            or: Some(or),
+        }) => or.may_be_timer() && any_of.iter().any(|on| on.pipe == link),
+        _ => false,
+    })
 }
 
 /// The links for whose data a process waited all the time, if its threads wait for no other ones and
@@ -228,6 +249,31 @@ mod tests {
             io.unwrap().reads = 1;
         };
         assert_eq!(found(Vec::new(), talks), []);
+    }
+
+    /// `setInterval` of node.
+    #[test]
+    fn who_waits_with_a_timeout_is_said_to() {
+        let found = |or: Option<Outside>| {
+            let on = |link| {
+                ThreadState::Waiting(BlockedOn::Pipes {
+                    any_of: vec![LinkWait {
+                        pipe: LinkId::pipe(link),
+                        fd: Some(3),
+                        side: LinkSide::Input,
+                    }],
+                    or: or.filter(|_| link == 7),
+                })
+            };
+            let one = frozen(process(1, "node", vec![reads(3, 7), writes(4, 8)]), on(7));
+            let other = frozen(process(2, "node", vec![reads(3, 8), writes(4, 7)]), on(8));
+            let found = find(&observation(vec![one, other]), &BTreeSet::new(), Vec::new());
+            let sides = found[0].sides.iter().map(|side| side.has_timeout);
+            sides.collect::<Vec<_>>()
+        };
+        assert_eq!(found(Some(Outside::EventOrTimer)), [true, false]);
+        assert_eq!(found(Some(Outside::Event)), [false, false]);
+        assert_eq!(found(None), [false, false]);
     }
 
     /// A timer of one of them may let it send; the shell that waits for a child sends nothing.

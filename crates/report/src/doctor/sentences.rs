@@ -257,11 +257,17 @@ fn mutual_text(observation: &Observation, mutual: &MutualWait) -> String {
         2 => "Neither",
         _ => "None of them",
     };
+    let with_timeout = mutual.sides.iter().filter(|side| side.has_timeout);
+    let timeouts = with_timeout.map(|side| {
+        let who = full(&side.who);
+        format!(" {who} also waits for a timeout, upon which it may send.")
+    });
     format!(
-        "{}. {none} sent anything in {} s. That is no fault if one of them waits for a reason of its \
+        "{}. {none} sent anything in {} s.{} That is no fault if one of them waits for a reason of its \
          own to begin. If not: {}",
         sides.join("; "),
         significant(observation.seconds),
+        timeouts.collect::<String>(),
         remedies::mutual(observation, mutual)
     )
 }

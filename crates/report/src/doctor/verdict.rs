@@ -96,6 +96,9 @@ fn awaited(finding: &Finding) -> String {
             outside.map_or("its reader", Outside::name).to_owned()
         }
         Finding::LeakedWriteEnd(_) => "an end of file".to_owned(),
+        Finding::MutualWait(mutual) if mutual.has_timeout() => {
+            "each other's message, or a timeout".to_owned()
+        }
         Finding::MutualWait(_) => "each other's message".to_owned(),
         Finding::FifoPeer { path, .. } => match path {
             Some(path) => format!("another process to open {path}"),
