@@ -184,8 +184,8 @@ impl Node for Observed {
         self.is_frozen
     }
 
-    fn lets_others_write_than(&self, other: &Self) -> bool {
-        self.has_reaped && self.only_waits_for_children() && !self.may_wait_for(other)
+    fn waits_for_other_children(&self, than: &Self) -> bool {
+        self.has_reaped && self.only_waits_for_children() && !self.may_wait_for(than)
     }
 }
 

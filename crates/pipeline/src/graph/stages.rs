@@ -38,9 +38,10 @@ pub trait Node {
     /// Whether it did not run at all.
     fn is_frozen(&self) -> bool;
 
-    /// Whether others write for it, as short-lived children of a shell do, of which the other process is none.
-    fn lets_others_write_than(&self, other: &Self) -> bool {
-        let _ = other;
+    /// Whether it only waits for children, one after another, as a shell does, of which this one is none: those may
+    /// write for it.
+    fn waits_for_other_children(&self, than: &Self) -> bool {
+        let _ = than;
         false
     }
 
@@ -153,7 +154,7 @@ impl<'a, N: Node, L: Fn(&N, LinkId) -> bool> Stages<'a, N, L> {
                     && users.iter().all(|user| {
                         user.is_idle(side)
                             && !user.waited_on(link, side)
-                            && node.lets_others_write_than(user)
+                            && node.waits_for_other_children(user)
                     })
             });
             users.extend(writers.copied().collect::<Vec<_>>());

@@ -4,6 +4,7 @@ use super::{Candidate, MIN_THROUGH_CHILDREN, MIN_TURNS, awake_of};
 use crate::diagnosis::Who;
 use crate::graph::{LinkSide, Node, STDERR, STDOUT};
 use crate::observe::Observation;
+use crate::proc::LinkId;
 use crate::sample::Observed;
 
 /// Whether a stage has nothing of the pipeline but a standard error to which it writes nothing, while others
@@ -32,25 +33,28 @@ pub(super) fn is_bystander(observation: &Observation, candidate: &Candidate<'_>)
         && !stage.splices
         && !stage.has_reaped
         && candidate.waits_on(LinkSide::Room) == 0.0;
-    let mut ends = stage.process.ends.iter().filter(|end| end.writes);
-    let mut has_other_writer = || {
-        ends.any(|end| {
-            let got_data = || {
-                let mut readers = observation.users(end.pipe, LinkSide::Input).into_iter();
-                readers.any(|reader| reader.io.is_some_and(|io| io.read_bytes > 0))
-            };
-            let mut writers = observation.holders(end.pipe, LinkSide::Room);
-            writers.any(|other| {
-                let writes = other.io.is_some_and(|io| io.writes > 0);
-                other.process.id != own
-                    && other.has_as(end.pipe, STDOUT)
-                    && (writes || other.lets_others_write_than(stage) && got_data())
-            })
+    let has_other_writer = |link: LinkId| {
+        let got_data = || {
+            let mut readers = observation.users(link, LinkSide::Input).into_iter();
+            readers.any(|reader| reader.io.is_some_and(|io| io.read_bytes > 0))
+        };
+        let mut writers = observation.holders(link, LinkSide::Room);
+        writers.any(|other| {
+            let writes = other.io.is_some_and(|io| io.writes > 0);
+            other.process.id != own
+                && other.has_as(link, STDOUT)
+                && (writes || other.waits_for_other_children(stage) && got_data())
         })
     };
+    // A worker has a link of its own for its results.
+    let outputs = stage.process.ends.iter();
+    let mut outputs = outputs
+        .filter(|end| end.writes && end.fd != STDERR)
+        .peekable();
     candidate.before.is_empty()
         && is_silent
-        && has_other_writer()
+        && outputs.peek().is_some()
+        && outputs.all(|end| has_other_writer(end.pipe))
         && !is_awaited_child(observation, stage)
 }
 
