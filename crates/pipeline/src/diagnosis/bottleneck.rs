@@ -345,21 +345,20 @@ impl<'a> Candidate<'a> {
 /// pipes before it are full and those after it are empty. Where a pipeline begins or ends
 /// with a file, there is always data or room.
 fn bottleneck(observation: &Observation, stages: &[&Observed], edges: &[Edge]) -> Option<Finding> {
-    let current = without_replaced(observation, stages);
-    let stages = &current[..];
-    let by_waits = FillLevel::by_waits(stages);
-    let mut levels = by_waits.clone();
-    for pipe in &observation.pipes {
-        if let Some(fill) = pipe.pressure() {
-            let level = levels.entry(pipe.id).or_default();
-            *level = level.with_fill(fill);
-        }
-    }
+    let mut current = without_replaced(observation, stages);
+    let by_waits = FillLevel::by_waits(&current);
+    let levels = FillLevel::with_fills(by_waits.clone(), observation);
     let flow = Adjacency::new(edges);
-    let candidates = candidates(observation, stages, &flow, &levels);
+    let candidates = candidates(observation, &current, &flow, &levels);
     let (bystanders, candidates): (Vec<_>, Vec<_>) = candidates
         .into_iter()
         .partition(|candidate| is_bystander(observation, candidate));
+    current.retain(|stage| {
+        bystanders
+            .iter()
+            .all(|other| !std::ptr::eq(other.stage, *stage))
+    });
+    let stages = &current[..];
     let candidates = without_outrun(candidates);
     let clearest = clearest(&candidates, &levels, stages);
     let named = at_quota(&candidates)

@@ -42,6 +42,8 @@ pub(crate) struct ChildTally {
     has_none: bool,
     /// For how many samples a process without children was not asked for them since.
     unasked: u32,
+    /// Whether a child was in the foreground when they were sampled last.
+    had_foreground: bool,
 }
 
 /// A process, and when it started, in ticks since boot.
@@ -107,7 +109,12 @@ impl ChildTally {
             ThreadState::Waiting(BlockedOn::Child(Some(pid))) => Some(*pid),
             _ => None,
         });
-        let mut children = awaited_children(proc, parent.id.pid, threads);
+        let (mut children, has_foreground) = awaited_children(proc, parent.id.pid, threads);
+        // A shell between two commands does not wait for those in the background.
+        let had_foreground = std::mem::replace(&mut self.had_foreground, has_foreground);
+        if !children.is_empty() && had_foreground && !has_foreground {
+            return;
+        }
         // In another namespace the child has another number.
         if let Some(only) = only.filter(|only| children.contains(only)) {
             children = vec![only];
@@ -252,22 +259,20 @@ impl ChildTally {
 }
 
 /// The children that a process may wait for: all, or of a shell without job control those in the foreground, if
-/// there are any. Which one it waits for is not known of a wait for any of them.
-fn awaited_children(proc: &Proc, parent: i32, threads: &[i32]) -> Vec<i32> {
+/// there are any. Which one it waits for is not known of a wait for any of them. And whether some are in the
+/// foreground.
+fn awaited_children(proc: &Proc, parent: i32, threads: &[i32]) -> (Vec<i32>, bool) {
     let children = proc.children_of(parent, threads);
     let is_interruptible = |pid: i32| proc.stat(pid).is_some_and(|stat| !stat.ignores_interrupts);
-    if children.len() < 2 || !is_interruptible(parent) {
-        return children;
+    if children.is_empty() || !is_interruptible(parent) {
+        return (children, true);
     }
-    let foreground: Vec<i32> = children
-        .iter()
-        .copied()
-        .filter(|pid| is_interruptible(*pid))
-        .collect();
+    let all = children.iter().copied();
+    let foreground: Vec<i32> = all.filter(|pid| is_interruptible(*pid)).collect();
     if foreground.is_empty() {
-        children
+        (children, false)
     } else {
-        foreground
+        (foreground, true)
     }
 }
 
@@ -337,10 +342,8 @@ fn examine_child(
     let line = [above, &[pid]].concat();
     if line.len() < MAX_DEPTH && states.iter().any(is_waiting) {
         let before = seen.len();
-        for child in awaited_children(proc, pid, &threads)
-            .into_iter()
-            .take(MAX_CHILDREN)
-        {
+        let (children, _) = awaited_children(proc, pid, &threads);
+        for child in children.into_iter().take(MAX_CHILDREN) {
             examine_child(proc, child, ends, &line, seen);
         }
         if seen.len() > before {
@@ -432,6 +435,50 @@ mod tests {
             let most = most.map(|(name, _)| name.as_str());
             assert_eq!(most, Some("sleep"), "{script}: {tally:?}");
         }
+    }
+
+    #[test]
+    fn a_shell_between_two_commands_does_not_wait_for_the_background() {
+        let mut shell = Command::new("env");
+        let script = "exec 2>&-; sleep 1000 & sleep 1000; wait";
+        shell.args(["--default-signal=INT,QUIT", "sh", "-c", script]);
+        shell.stdin(Stdio::null()).process_group(0);
+        let mut shell = shell.spawn().unwrap();
+        let pid = shell.id() as i32;
+        let parent = process(pid, "sh", Vec::new());
+        let proc = Proc::default();
+        let children = |is_foreground: bool| {
+            let children = proc.children(pid);
+            let found = children.into_iter().filter(|child| {
+                proc.name(*child).as_deref() == Some("sleep")
+                    && proc
+                        .stat(*child)
+                        .is_some_and(|stat| stat.ignores_interrupts != is_foreground)
+            });
+            found.collect::<Vec<i32>>()
+        };
+        let mut tally = ChildTally::default();
+        let waiting = ThreadState::Waiting(BlockedOn::Child(None));
+        let mut sample = || {
+            tally.restart();
+            tally.sample(&proc, &parent, &[pid], &[&waiting]);
+            tally.slice.awaited.clone()
+        };
+        let both = || Some((*children(true).first()?, *children(false).first()?));
+        let found = eventually(both);
+        let seen = found.map(|(foreground, _)| {
+            let first = sample();
+            let child = rustix::process::Pid::from_raw(foreground).unwrap();
+            rustix::process::kill_process(child, rustix::process::Signal::KILL).unwrap();
+            let ended = eventually(|| children(true).is_empty().then_some(()));
+            ended.map(|()| [first, sample(), sample()])
+        });
+        let group = rustix::process::Pid::from_child(&shell);
+        rustix::process::kill_process_group(group, rustix::process::Signal::KILL).unwrap();
+        shell.wait().unwrap();
+        let (foreground, background) = found.unwrap();
+        let expected = [vec![foreground], Vec::new(), vec![background]];
+        assert_eq!(seen.unwrap().unwrap(), expected);
     }
 
     /// As a shell of which one child waits on a socket, and one for its timer.

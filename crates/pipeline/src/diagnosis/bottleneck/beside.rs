@@ -46,15 +46,21 @@ pub(super) fn is_bystander(observation: &Observation, candidate: &Candidate<'_>)
                 && (writes || other.waits_for_other_children(stage) && got_data())
         })
     };
-    // A worker has a link of its own for its results.
-    let outputs = stage.process.ends.iter();
-    let mut outputs = outputs
-        .filter(|end| end.writes && end.fd != STDERR)
-        .peekable();
+    // A worker has a link of its own for its results, for which another stage waits.
+    let is_awaited = |link: LinkId| {
+        let mut readers = observation.holders(link, LinkSide::Input);
+        readers.any(|reader| {
+            let is_after = candidate.after.contains(&reader.process.id.pid);
+            is_after && reader.waited_on(link, LinkSide::Input)
+        })
+    };
+    let ends = stage.process.ends.iter();
+    let mut outputs = ends.filter(|end| end.writes && end.fd != STDERR);
+    let is_shared = |link: LinkId| !is_awaited(link) || has_other_writer(link);
     candidate.before.is_empty()
         && is_silent
-        && outputs.peek().is_some()
-        && outputs.all(|end| has_other_writer(end.pipe))
+        && outputs.clone().any(|end| has_other_writer(end.pipe))
+        && outputs.all(|end| is_shared(end.pipe))
         && !is_awaited_child(observation, stage)
 }
 

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::MIN_TURNS;
 use crate::graph::LinkSide;
+use crate::observe::Observation;
 use crate::proc::LinkId;
 use crate::sample::Observed;
 
@@ -31,9 +32,23 @@ impl FillLevel {
         levels
     }
 
+    /// Adds to these how full each pipe was when it was looked at.
+    pub(super) fn with_fills(
+        mut levels: BTreeMap<LinkId, FillLevel>,
+        observation: &Observation,
+    ) -> BTreeMap<LinkId, FillLevel> {
+        for pipe in &observation.pipes {
+            if let Some(fill) = pipe.pressure() {
+                let level = levels.entry(pipe.id).or_default();
+                *level = level.with_fill(fill);
+            }
+        }
+        levels
+    }
+
     /// Adds the mean fill, for the rest of the time. It is known from few looks, so that it
     /// does not overrule the waiting, least of all where both sides wait by turns.
-    pub(super) fn with_fill(self, fill: f64) -> FillLevel {
+    fn with_fill(self, fill: f64) -> FillLevel {
         if self.full.min(self.empty) >= MIN_TURNS {
             return self;
         }
