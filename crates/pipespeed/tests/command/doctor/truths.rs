@@ -435,6 +435,26 @@ fn of_several_children_the_one_that_runs_most_is_named_first() {
     assert_eq!(first, "gzip", "{text}");
 }
 
+/// A busy process that a script has left in the background, with its output, writes nothing there: what holds up
+/// the reader is the script's pause.
+#[test]
+fn who_was_left_in_the_background_is_left_out() {
+    let mut group = Group::default();
+    // Whoever runs the tests may ignore these signals, as what is in the background does.
+    let shell = "exec env --default-signal=INT,QUIT sh -c";
+    let loops = "sha256sum /dev/zero & while :; do date; sleep 0.1; done";
+    let pipeline = group.script(&format!("{shell} '({loops}) | cat >/dev/null; :'"));
+    let (left, cat) = (child(pipeline, "sha256sum"), child(pipeline, "cat"));
+    let found = eventually(|| {
+        let (text, record, _) = examine(cat, left);
+        let bottleneck = bottleneck(&record)?;
+        let name = bottleneck["stage"]["name"].as_str()?;
+        let bystander = bottleneck["bystanders"][0]["pid"].as_u64();
+        (name == "sh" && bystander == Some(left.into())).then_some(text)
+    });
+    assert_contains(&found.unwrap(), &["waits for a timer", "it was left out"]);
+}
+
 /// Whether there is a sentence that nothing is wrong.
 fn is_reassuring(outcome: &Outcome) -> bool {
     let text = outcome.unwrapped();
