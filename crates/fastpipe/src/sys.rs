@@ -6,6 +6,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 use rustix::io::Errno;
+use rustix::ioctl::{Getter, Opcode, ioctl, opcode};
 
 /// Number of minor page faults of this thread so far (getrusage(2)).
 pub(crate) fn minor_faults() -> u64 {
@@ -43,6 +44,18 @@ pub(crate) fn terminal_number(fd: BorrowedFd<'_>) -> rustix::io::Result<u32> {
         return Err(Errno::from_io_error(&error).unwrap_or(Errno::NOTTY));
     }
     Ok(number)
+}
+
+/// The size of a block device in bytes (BLKGETSIZE64; `<linux/fs.h>`).
+///
+/// # Errors
+/// Those of ioctl(2), as `NOTTY` for any other file.
+pub(crate) fn block_device_len(fd: BorrowedFd<'_>) -> rustix::io::Result<u64> {
+    const BLKGETSIZE64: Opcode = opcode::read::<usize>(0x12, 114);
+    // SAFETY: the kernel writes a u64, whatever the type in the number says (blkdev_ioctl in block/ioctl.c).
+    let getter = unsafe { Getter::<BLKGETSIZE64, u64>::new() };
+    // SAFETY: as above.
+    unsafe { ioctl(fd, getter) }
 }
 
 /// Method used by [`duplicate_memory`].

@@ -7,6 +7,7 @@ use rustix::fs::{FileType, OFlags, Stat};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SocketType, recv};
 
+use crate::sys::block_device_len;
 use crate::transfer::{is_master, is_terminal};
 
 /// Type of a descriptor, as far as relaying is concerned.
@@ -144,13 +145,14 @@ impl<'a> Endpoint<'a> {
         }
     }
 
-    /// Returns the number of bytes between the position of a regular file and its
+    /// Returns the number of bytes between the position of a regular file, or a block device, and its
     /// present end; `None` for any other end, and if it is unknown.
     pub(super) fn bytes_to_end(&self) -> Option<u64> {
-        if !matches!(self.kind, FileKind::Regular { .. }) {
-            return None;
-        }
-        let len = rustix::fs::fstat(self.fd).ok()?.st_size as u64;
+        let len = match self.kind {
+            FileKind::Regular { .. } => rustix::fs::fstat(self.fd).ok()?.st_size as u64,
+            FileKind::BlockDevice => block_device_len(self.fd).ok()?,
+            _ => return None,
+        };
         Some(len.saturating_sub(rustix::fs::tell(self.fd).ok()?))
     }
 

@@ -67,9 +67,9 @@
 //!
 //! A file that is changed or truncated while it is relayed to a pipe may therefore
 //! change bytes that were given already. Not after the relay: the last pipeful, and
-//! at least 1 MiB, of a regular file is copied, so that nothing but copies is in the
-//! pipe at the end ([`End::EndOfData`], [`End::Limit`]). Pages of a block device, or
-//! of a file sent to a socket, may still change after it.
+//! at least 1 MiB, of a regular file or a block device is copied, so that nothing but
+//! copies is in the pipe at the end ([`End::EndOfData`], [`End::Limit`]). Pages of a
+//! file sent to a socket may still change after it.
 //!
 //! Among the writers that use vmsplice(2), programs with double buffering assume that a page has been read
 //! after one more pipeful was sent; behind a relay this is wrong for every pipe

@@ -11,7 +11,7 @@ use rustix::io::Errno;
 #[non_exhaustive]
 pub enum Technique {
     /// splice(2) from one end to the other, of which at least one is a pipe. The last
-    /// pipeful of a regular file is copied.
+    /// pipeful of a file is copied.
     Splice,
     /// splice(2) into a pipe created by the relay, and out of it.
     SpliceThroughPipe,

@@ -447,9 +447,9 @@ fn write_in_place(file: &File, bytes: &[u8]) -> io::Result<()> {
         // Unknown to the file system, which may find out later that there is no room.
         outcome = outcome.and_then(|()| file.sync_data());
     }
-    // Some file systems find out only when it is closed.
-    let saved = outcome.and_then(|()| file.set_len(new));
-    let Err(error) = saved.and_then(|()| check_by_closing(file)) else {
+    // Some file systems find out only when it is closed. What is cut off can't come back.
+    let written_all = outcome.and_then(|()| check_by_closing(file));
+    let Err(error) = written_all.and_then(|()| file.set_len(new)) else {
         return Ok(());
     };
     let overwritten = &kept[..written.min(kept.len())];

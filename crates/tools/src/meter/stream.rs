@@ -118,7 +118,7 @@ fn pass(
         // A large pipe would add bursts to a limited rate.
         .raise_capacity(requested.rate_limit.is_none())
         .raise_input_capacity(requested.resize_input);
-    if requested.copy || requested.block.is_some() {
+    if requested.copy || requested.block.is_some() || may_change_in(input, output) {
         options = options.copy();
     }
     if let Some(bytes) = requested.block {
@@ -152,6 +152,15 @@ fn pass(
         Err(error) => &error.passed_over,
     });
     result
+}
+
+/// Whether what was sent from a file changes with it while it is in a socket's buffers, after the end, too.
+/// Of what is in a pipe at the end this is prevented.
+fn may_change_in(input: BorrowedFd<'_>, output: BorrowedFd<'_>) -> bool {
+    let has = |fd, kinds: &[FileType]| {
+        fstat(fd).is_ok_and(|about| kinds.iter().any(|kind| has_type(&about, *kind)))
+    };
+    has(output, &[FileType::Socket]) && has(input, &[FileType::RegularFile, FileType::BlockDevice])
 }
 
 /// Opens an input. For a FIFO without a writer, draws while it waits for one.

@@ -271,6 +271,72 @@ fn a_file_that_changes_after_the_end_does_not_change_what_is_read() {
     }
 }
 
+#[test]
+fn a_file_that_changes_after_the_end_does_not_change_what_is_in_a_socket() {
+    let bytes = data(60_000);
+    let file = file_of(&bytes);
+    let (mut ours, into) = UnixStream::pair().unwrap();
+    into.set_nonblocking(true).unwrap();
+    let mut command = meter("-q");
+    command.arg(file.path());
+    let running = start_into(command, OwnedFd::from(into));
+    running.finish().succeeded_in_silence();
+    let changed = vec![b'!'; bytes.len()];
+    file.as_file().write_all_at(&changed, 0).unwrap();
+    let mut got = Vec::new();
+    ours.read_to_end(&mut got).unwrap();
+    assert!(got == bytes);
+}
+
+/// A block device over a file, which losetup(8) makes; `None` if it can't.
+struct LoopDevice(String);
+
+impl LoopDevice {
+    fn new(path: &std::path::Path) -> Option<Self> {
+        let mut command = Command::new("losetup");
+        command.args(["--find", "--show"]).arg(path);
+        let made = command.output().ok().filter(|made| made.status.success())?;
+        let name = String::from_utf8(made.stdout).ok()?;
+        Some(LoopDevice(name.trim().to_owned()))
+    }
+}
+
+impl Drop for LoopDevice {
+    fn drop(&mut self) {
+        let mut command = Command::new("losetup");
+        let _ = command.args(["--detach", &self.0]).status();
+    }
+}
+
+#[test]
+fn a_device_that_changes_after_the_end_does_not_change_what_is_read() {
+    const CAPACITY: usize = 1 << 20;
+    let bytes = data(2 * CAPACITY);
+    let file = file_of(&bytes);
+    let Some(device) = LoopDevice::new(file.path()) else {
+        return skip("no loop device can be made here");
+    };
+    // As long as it is open its pages are kept.
+    let open = File::options()
+        .read(true)
+        .write(true)
+        .open(&device.0)
+        .unwrap();
+    let (mut out, into) = std::io::pipe().unwrap();
+    if pipe::set_capacity(&into, CAPACITY).is_err() {
+        return skip("a pipe can't be enlarged to 1 MiB here");
+    }
+    let mut command = meter("-q");
+    command.arg(&device.0);
+    let running = start_into(command, into);
+    let mut got = vec![0; bytes.len() - CAPACITY];
+    out.read_exact(&mut got).unwrap();
+    running.finish().succeeded_in_silence();
+    open.write_all_at(&vec![b'!'; bytes.len()], 0).unwrap();
+    out.read_to_end(&mut got).unwrap();
+    assert!(got == bytes);
+}
+
 /// Pages that the first meter splices would outlast it in the pipe of the second one.
 #[test]
 fn a_copy_does_not_change_after_the_end_behind_another_meter() {
