@@ -376,7 +376,16 @@ fn resolve(path: &Path) -> io::Result<Resolved> {
             return Ok(found);
         }
         match fs::read_link(&path) {
-            Ok(linked) => path = directory_of(&path).join(linked),
+            Ok(linked) => {
+                // The kernel follows none that another user has put into a directory like /tmp
+                // (protected_symlinks in proc_sys_fs(5)).
+                if let Err(error) = fs::metadata(&path)
+                    && error.kind() == io::ErrorKind::PermissionDenied
+                {
+                    return Err(error);
+                }
+                path = directory_of(&path).join(linked);
+            }
             // No link, or nothing.
             Err(_) => return Ok(Resolved::Path(path)),
         }
