@@ -38,6 +38,7 @@ pub fn run(options: &MeterOptions) -> u8 {
     };
     let mut options = options.clone();
     let mut size = options.size;
+    let mut fills_device = false;
     if size.is_none() && options.unit == Unit::Bytes {
         size = total(files);
         if size.is_none()
@@ -46,13 +47,14 @@ pub fn run(options: &MeterOptions) -> u8 {
         {
             // The output is a disk to fill.
             size = size_of(&about);
+            fills_device = size.is_some() && !options.stop_at_size;
             options.stop_at_size |= size.is_some();
         }
     }
     let mut session = MeterSession::new(&options, size);
     let mut ends = files
         .iter()
-        .filter_map(|path| pass_file(path, stdout.as_fd(), &mut session));
+        .filter_map(|path| pass_file(path, stdout.as_fd(), fills_device, &mut session));
     let end = match ends.next() {
         Some(end) => end,
         None if session.has_failed() => "input failed",
@@ -61,10 +63,12 @@ pub fn run(options: &MeterOptions) -> u8 {
     session.finish(end)
 }
 
-/// Passes one input on. Returns the reason to end, if any.
+/// Passes one input on. Returns the reason to end, if any. Where the output is a device to fill, more input than it
+/// holds is an error.
 fn pass_file(
     path: &Path,
     output: BorrowedFd<'_>,
+    fills_device: bool,
     session: &mut MeterSession<'_>,
 ) -> Option<&'static str> {
     let name = printable(path);
@@ -91,7 +95,20 @@ fn pass_file(
                 session.fail(TRANSFER, &message);
             }
             let is_reached = done.end == End::Stopped || session.remaining() == Some(0);
-            is_reached.then_some(SIZE_REACHED)
+            if !is_reached || !fills_device {
+                return is_reached.then_some(SIZE_REACHED);
+            }
+            match has_more(&input, session) {
+                Ok(true) => {
+                    let message = format!("standard output: the device is full, {name} has more");
+                    session.fail(TRANSFER, &message);
+                    Some(OUTPUT_FAILED)
+                }
+                // The next one may have more.
+                Ok(false) => None,
+                // There is always more of /dev/zero.
+                Err(_) => Some(SIZE_REACHED),
+            }
         }
         Err(error) if error.reader_is_gone() => Some(CONSUMER_GONE),
         Err(error) if error.side == Side::Output => {
@@ -152,6 +169,16 @@ fn pass(
         Err(error) => &error.passed_over,
     });
     result
+}
+
+/// Whether more can be read from an input. Waits for data or the end.
+///
+/// # Errors
+/// Those of ioctl(2): the input is a device without an end.
+fn has_more(input: &File, session: &mut MeterSession<'_>) -> io::Result<bool> {
+    rustix::io::ioctl_fionread(input)?;
+    while !wait_until_readable(input, session.draw_idle())? {}
+    Ok(rustix::io::ioctl_fionread(input)? > 0)
 }
 
 /// Whether what was sent from a file changes with it while it is in a socket's buffers, after the end, too.

@@ -337,6 +337,45 @@ fn a_device_that_changes_after_the_end_does_not_change_what_is_read() {
     assert!(got == bytes);
 }
 
+/// Whatever is left stays in the pipe.
+#[test]
+fn a_device_that_is_too_small_is_an_error_unless_the_input_has_no_end() {
+    const LEN: usize = 1 << 20;
+    let bytes = data(LEN + 5);
+    let file = file_of(&vec![0; LEN]);
+    let Some(device) = LoopDevice::new(file.path()) else {
+        return skip("no loop device can be made here");
+    };
+    let passed_on = |mut command: Command, input: Stdio| {
+        command.stdin(input);
+        let output = File::options().write(true).open(&device.0).unwrap();
+        start_into(command, output).finish()
+    };
+    for more in [0, 5] {
+        let (mut input, mut into) = std::io::pipe().unwrap();
+        let (passed, left) = thread::scope(|scope| {
+            let feeder = scope.spawn(|| {
+                into.write_all(&bytes[..LEN + more]).unwrap();
+                drop(into);
+            });
+            let passed = passed_on(meter("-q"), input.try_clone().unwrap().into());
+            feeder.join().unwrap();
+            let mut left = Vec::new();
+            input.read_to_end(&mut left).unwrap();
+            (passed, left)
+        });
+        if more == 0 {
+            passed.succeeded_in_silence();
+        } else {
+            assert_eq!(passed.code, Some(16), "{passed:?}");
+            let message = "standard output: the device is full, standard input has more";
+            assert!(passed.err.contains(message), "{passed:?}");
+        }
+        assert_eq!(left, &bytes[LEN..LEN + more]);
+    }
+    passed_on(meter("-q /dev/zero"), Stdio::null()).succeeded_in_silence();
+}
+
 /// Pages that the first meter splices would outlast it in the pipe of the second one.
 #[test]
 fn a_copy_does_not_change_after_the_end_behind_another_meter() {
