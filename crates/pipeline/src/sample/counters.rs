@@ -96,6 +96,8 @@ pub(super) struct WatchedThread {
     counted: Option<Duration>,
     /// Its counts when the look began, and when that was.
     first: Option<(SchedStat, Instant)>,
+    /// Its counts when it was sampled last.
+    latest: SchedStat,
     /// How much of a wait for a processor lay before that: the kernel counts a wait when it ends
     /// (sched_info_arrive() in kernel/sched/stats.h).
     carried: Duration,
@@ -112,8 +114,17 @@ impl WatchedThread {
             awake: None,
             counted: None,
             first: None,
+            latest: SchedStat::default(),
             carried: Duration::ZERO,
         }
+    }
+
+    /// For how long it waited for a processor since the look began, as far as it was seen.
+    pub(super) fn delayed(&self) -> Duration {
+        let first = self
+            .first
+            .map_or(Duration::ZERO, |(first, _)| first.delayed);
+        self.latest.delayed.saturating_sub(first + self.carried)
     }
 
     /// Starts to count at `since`, when its counts were `first`; `None` for a thread that is younger than the
@@ -169,6 +180,7 @@ impl WatchedThread {
     pub(super) fn sample(&mut self, at: &At<'_>, ends: &HeldEnds) -> Option<bool> {
         let schedule = self.files.schedule(at.files, Some(at.fd_budget))?;
         self.note_carried(schedule);
+        self.latest = schedule;
         let turns = schedule.turns;
         let has_slept = turns > 0 && self.turns == Some(turns);
         let is_awake =
@@ -247,6 +259,8 @@ pub(super) fn counters(at: &At<'_>, pid: i32, watches: &mut [WatchedThread]) -> 
             counters.threads.insert(watch.files.tid, schedule);
         }
     }
+    // Those that have ended ran, too.
+    counters.ran = counters.ran.max(ticks(stat.ran_ticks));
     counters
 }
 

@@ -65,6 +65,8 @@ pub(crate) struct Tally {
     thread: Option<i32>,
     /// The thread to begin with in the next sample.
     next: usize,
+    /// How long threads that have ended since the counters were read first had waited for a processor.
+    delayed_before_end: Duration,
     /// Whether its system calls may not be read.
     pub(crate) hides_calls: bool,
     first: (Instant, Counters),
@@ -126,6 +128,7 @@ impl Tally {
             counts: StateCounts::default(),
             thread: None,
             next: 0,
+            delayed_before_end: Duration::ZERO,
             hides_calls: false,
         };
         let files = tally.at(proc, fd_budget).files;
@@ -290,14 +293,22 @@ impl Tally {
             let queued = delayed.min(counted.mul_f64(limits.contention));
             (last.ran.saturating_sub(first.ran), queued)
         });
-        let threads: Vec<(Duration, Duration)> = threads.collect();
+        let mut threads: Vec<(Duration, Duration)> = threads.collect();
+        let ran = last.ran.saturating_sub(first.ran);
+        // Threads that have ended count as one, as those that a program starts for one task after another.
+        let living: Duration = threads.iter().map(|(ran, _)| *ran).sum();
+        let ended = ran.saturating_sub(living).min(counted);
+        let ended_queued = self
+            .delayed_before_end
+            .min(counted.mul_f64(limits.contention));
+        threads.push((ended, ended_queued));
         let longest = threads.iter().map(|(ran, queued)| *ran + *queued).max();
         let io = self.own_io();
         Slice {
             counts: self.counts.clone(),
             counted,
-            ran: last.ran.saturating_sub(first.ran),
-            delayed: last.delayed.saturating_sub(first.delayed),
+            ran,
+            delayed: last.delayed.saturating_sub(first.delayed) + self.delayed_before_end,
             in_kernel: last.in_kernel.saturating_sub(first.in_kernel),
             queued: threads.iter().map(|(_, queued)| *queued).sum(),
             longest: longest.unwrap_or_default(),
@@ -321,6 +332,7 @@ impl Tally {
         // The next time begins now.
         self.is_from_start = true;
         self.start = Start::default();
+        self.delayed_before_end = Duration::ZERO;
         self.groups.drain(..self.groups.len().saturating_sub(1));
         self.children.restart();
         self.first = self.last.clone();

@@ -62,6 +62,7 @@ impl Tally {
         let first = self.next;
         let (mut nth, mut examined) = (0, 0);
         let mut has_run = false;
+        let mut ended = Duration::ZERO;
         watches.retain_mut(|watch| {
             let is_due = (nth + before - first % before) % before < MAX_THREADS;
             nth += 1;
@@ -71,8 +72,12 @@ impl Tally {
             examined += 1;
             let seen = watch.sample(&at, ends);
             has_run |= seen.unwrap_or(true);
+            if seen.is_none() {
+                ended += watch.delayed();
+            }
             seen.is_some()
         });
+        self.delayed_before_end += ended;
         self.due.children = !watches.is_empty()
             // Only a process that runs gets its first child. Looking for children takes longer than a sample.
             && (has_run || !self.children.has_none())
