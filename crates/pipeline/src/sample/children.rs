@@ -4,11 +4,12 @@
 mod child_slice;
 
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
 
 pub(crate) use self::child_slice::ChildSlice;
+use super::counters::MIN_PENDING;
 use super::counts::{SampledActivity, activity};
 use super::ticks;
 use crate::graph::{HeldEnds, Process};
@@ -34,8 +35,9 @@ pub(crate) struct ChildTally {
     earlier: u64,
     /// The children of the process that were examined in the last sample.
     examined: Vec<i32>,
-    /// Running time and delay of all that were examined in the last sample.
-    schedules: BTreeMap<i32, (Duration, Duration)>,
+    /// Those of all that were examined in the last sample, and when that was.
+    schedules: BTreeMap<i32, ChildSchedule>,
+    sampled_at: Option<Instant>,
     /// When they were sampled first, in ticks since boot.
     began: Option<u64>,
     /// Whether the process had no child when they were sampled last.
@@ -55,6 +57,15 @@ struct ChildTime {
     /// When it was first seen.
     first: u64,
     now: u64,
+}
+
+/// How long a child has run, and waited for a processor.
+#[derive(Debug, Clone, Copy, Default)]
+struct ChildSchedule {
+    ran: Duration,
+    delayed: Duration,
+    /// How much of a wait that has not ended was counted already: the kernel counts it when it ends.
+    pending: Duration,
 }
 
 /// One child at one moment.
@@ -202,18 +213,35 @@ impl ChildTally {
     /// Counts what each has run since the last sample. Which name it had meanwhile may have
     /// changed: it counts as the last one.
     fn count_schedules(&mut self, proc: &Proc, seen: &[Child], is_first: bool) {
+        let now = Instant::now();
+        let sampled_at = self.sampled_at.replace(now);
+        let since = sampled_at.map_or(Duration::ZERO, |before| now.duration_since(before));
         let before = std::mem::take(&mut self.schedules);
         for child in seen {
             let threads = child.threads.iter();
             let of_threads = threads.filter_map(|tid| proc.schedule(child.pid, *tid));
-            let now = of_threads.fold(<(Duration, Duration)>::default(), |sum, one| {
-                (sum.0 + one.0, sum.1 + one.1)
+            let mut now = of_threads.fold(ChildSchedule::default(), |sum, one| ChildSchedule {
+                ran: sum.ran + one.0,
+                delayed: sum.delayed + one.1,
+                ..sum
             });
-            let new = if is_first { now } else { Default::default() };
-            let (ran, delayed) = before.get(&child.pid).copied().unwrap_or(new);
+            let known = before.get(&child.pid);
+            let new = if is_first {
+                now
+            } else {
+                ChildSchedule::default()
+            };
+            let then = known.copied().unwrap_or(new);
             let named = self.slice.names.entry(child.name.clone()).or_default();
-            named.ran += now.0.saturating_sub(ran);
-            named.delayed += now.1.saturating_sub(delayed);
+            let stands_still =
+                known.is_some() && (now.ran, now.delayed) == (then.ran, then.delayed);
+            if stands_still && child.states.contains(&ThreadState::Working) && since >= MIN_PENDING
+            {
+                now.pending = then.pending + since;
+                named.delayed += since;
+            }
+            named.ran += now.ran.saturating_sub(then.ran);
+            named.delayed += now.delayed.saturating_sub(then.delayed + then.pending);
             self.schedules.insert(child.pid, now);
         }
     }
@@ -370,7 +398,15 @@ mod tests {
 
     use super::*;
     use crate::fixtures::process;
+    use crate::sample::slice::ProcessorLimits;
     use crate::wait::Outside;
+
+    const LIMITS: ProcessorLimits = ProcessorLimits {
+        contention: 1.0,
+        allowed: None,
+        processors: 2,
+        quota: None,
+    };
 
     /// Takes 50 samples of a shell once it has `all` children, and waits for `awaited` of its descendants.
     fn children_of(script: &str, all: usize, awaited: usize) -> ChildTally {
@@ -495,7 +531,7 @@ mod tests {
             }
         }
         let (samples, seconds) = (slice.counts.samples, Duration::from_secs(1));
-        let found = slice.observed(samples, seconds, 1.0, 2).unwrap();
+        let found = slice.observed(samples, seconds, &LIMITS).unwrap();
         assert_eq!(found.names, ["sleep"], "{found:?}");
         let timer = found.outside.get(&Outside::Timer).copied();
         assert_eq!(timer, Some(1.0), "{found:?}");
@@ -583,7 +619,7 @@ mod tests {
         let slice = tally.slice(Duration::ZERO);
         let seconds = Duration::from_secs(1);
         let found = slice
-            .observed(slice.counts.samples, seconds, 1.0, 2)
+            .observed(slice.counts.samples, seconds, &LIMITS)
             .unwrap();
         assert_eq!(found.names, ["sleep"], "{found:?}");
         assert!(
@@ -623,7 +659,7 @@ mod tests {
             tally.sample(&Proc::default(), parent, &[parent.id.pid], &[&WAITING]);
             let slice = tally.slice(Duration::ZERO);
             let seconds = Duration::from_secs(1);
-            let found = slice.observed(slice.counts.samples, seconds, 1.0, 2);
+            let found = slice.observed(slice.counts.samples, seconds, &LIMITS);
             let is_done = slice.counts.samples >= 20
                 && found.is_some_and(|found| {
                     let timer = found.outside.get(&Outside::Timer).copied();

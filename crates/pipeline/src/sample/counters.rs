@@ -11,7 +11,8 @@ use crate::wait::{ThreadSample, ThreadState, examine_files};
 
 /// The running time of a thread is counted at each tick of a processor, up to 10 ms apart. If it
 /// has not changed for this long, the thread does not run.
-const MIN_PENDING: Duration = Duration::from_millis(20);
+pub(super) const MIN_PENDING: Duration = Duration::from_millis(20);
+
 /// Counters of a process.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Counters {

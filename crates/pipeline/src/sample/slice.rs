@@ -59,6 +59,14 @@ pub(crate) struct ProcessorLimits {
     pub(crate) quota: Option<Quota>,
 }
 
+impl ProcessorLimits {
+    /// Whether a quota often stops the process.
+    pub(super) fn is_throttled(&self) -> bool {
+        self.quota
+            .is_some_and(|quota| quota.throttled >= MIN_THROTTLED)
+    }
+}
+
 impl Slice {
     /// Adds an earlier one of the same process.
     pub(crate) fn add(&mut self, other: &Slice) {
@@ -106,8 +114,7 @@ impl Slice {
             let share = time.as_secs_f64() / seconds;
             if seconds > 0.0 { share } else { 0.0 }
         };
-        let quota = self.limits.quota;
-        let quota = quota.filter(|quota| quota.throttled >= MIN_THROTTLED);
+        let quota = self.limits.quota.filter(|_| self.limits.is_throttled());
         let awake = Awake {
             ran: share(self.ran),
             queued: share(self.queued),
@@ -134,12 +141,9 @@ impl Slice {
             shares: division.shares(counts),
             outside: division.outside(counts),
             on: division.on(counts),
-            children: self.children.observed(
-                counts.samples,
-                self.counted,
-                self.limits.contention,
-                self.limits.processors,
-            ),
+            children: self
+                .children
+                .observed(counts.samples, self.counted, &self.limits),
             is_frozen: !self.has_run(),
             idle_s: None,
             language: Language::default(),

@@ -96,9 +96,19 @@ fn load_of(process: &Observed) -> f64 {
     per_s(process, process.ran_s + process.children_ran_s)
 }
 
-/// Whether several children of a process use processors at once.
-fn has_several(process: &Observed) -> bool {
-    per_s(process, process.children_ran_s) >= MIN_AT_ONCE
+/// How many processors the children of a stage use that are none of these stages, nor below one of them.
+fn children_load(stage: &Observed, stages: &[&Observed]) -> f64 {
+    let find = |pid: i32| stages.iter().find(|other| other.process.id.pid == pid);
+    let is_below = |other: &&&Observed| {
+        let nearest = above(other).find_map(find);
+        nearest.is_some_and(|nearest| nearest.process.id == stage.process.id)
+    };
+    let counted: f64 = stages
+        .iter()
+        .filter(is_below)
+        .map(|other| load_of(other))
+        .sum();
+    (per_s(stage, stage.children_ran_s) - counted).max(0.0)
 }
 
 /// The processes that were started by each one, as far as they were observed.
@@ -310,7 +320,10 @@ pub(super) fn delay(
     let usages: Vec<_> = observation.load.among(place).collect();
     let stages = &with_neighbours(observation, stages, stage)[..];
     let there = stages.iter().filter(|other| may_run_on(other, place));
-    let loads = there.map(|stage| (stage, load_of(stage)));
+    let loads = there.map(|stage| {
+        let own = per_s(stage, stage.ran_s);
+        (stage, own + children_load(stage, stages))
+    });
     let largest = loads.clone().max_by(|a, b| a.1.total_cmp(&b.1));
     let children = stage.children.as_ref();
     let share_them = children.is_some_and(|children| use_share(children, MIN_OWN_LOAD, &usages));
@@ -347,12 +360,9 @@ pub(super) fn delay(
         && busy >= MIN_BUSY * usages.len() as f64
     {
         let (largest, load) = largest.map_or((stage, 0.0), |(stage, load)| (*stage, load));
-        let are_children = has_several(largest);
-        let used = if are_children {
-            per_s(largest, largest.children_ran_s)
-        } else {
-            load
-        };
+        let of_children = children_load(largest, stages);
+        let are_children = of_children >= MIN_AT_ONCE;
+        let used = if are_children { of_children } else { load };
         Delay::OwnStages {
             stages: count.max(1),
             largest: largest.who(),

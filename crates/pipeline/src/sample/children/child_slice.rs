@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::sample::Children;
 use crate::sample::counts::{Awake, StateCounts, least_ran};
+use crate::sample::slice::ProcessorLimits;
 
 /// A name is left out if those with it did less than those with the first one by this factor: a
 /// child has its parent's name until it becomes another program.
@@ -67,14 +68,12 @@ impl ChildSlice {
     }
 
     /// What they did while their parent waited for them, of which there are this many samples from
-    /// this time. `contention` is the share of it in which others used all its `processors`. `None`
-    /// if no child was seen.
+    /// this time. `None` if no child was seen.
     pub(crate) fn observed(
         &self,
         samples: u32,
         counted: Duration,
-        contention: f64,
-        processors: usize,
+        limits: &ProcessorLimits,
     ) -> Option<Children> {
         if self.counts.samples == 0 || samples == 0 || counted.is_zero() {
             return None;
@@ -83,14 +82,18 @@ impl ChildSlice {
         // How many of them were awake at once.
         let (times, awake) = self.awake;
         let together = f64::from(awake.max(1)) / f64::from(times.max(1));
-        let queued = self.queued(ran, samples);
-        let queued = queued.clamp(0.0, contention * together);
+        let mut queued = self.queued(ran, samples);
+        if limits.is_throttled() {
+            // Of most that a quota stops, which end soon after, the wait was not seen to end.
+            queued = queued.max(f64::from(self.counts.awake) / f64::from(samples) - ran);
+        }
+        let queued = queued.clamp(0.0, limits.contention * together);
         let awake = Awake {
             ran,
             queued,
             longest: ((ran + queued) / together).min(1.0),
             // Of more than there are processors, each runs for less.
-            least_ran: least_ran(ran, processors).min(ran / together),
+            least_ran: least_ran(ran, limits.processors).min(ran / together),
             any_ran: 0.0,
             stopped: None,
         };
@@ -134,7 +137,7 @@ impl ChildSlice {
             outside: division.outside(&counts),
             on: division.on(&counts),
             // What a child did before it was waited for counts when it ends.
-            processors: match processors {
+            processors: match limits.processors {
                 0 => ran,
                 all => ran.min(all as f64),
             },
