@@ -19,7 +19,7 @@ use crate::observe::{
 };
 use crate::proc::{LinkId, Proc, ProcessId};
 use crate::processors::{Load, ProcessorTimes};
-use crate::sample::slice::ProcessorLimits;
+use crate::sample::limits::ProcessorLimits;
 
 pub use self::history::{StageWindow, TICK};
 pub use self::moment::{LiveStage, Moment, Pipeline, StageLink};

@@ -4,6 +4,7 @@
 pub(crate) mod children;
 mod counters;
 pub(crate) mod counts;
+pub(crate) mod limits;
 pub(crate) mod slice;
 pub(crate) mod tally;
 

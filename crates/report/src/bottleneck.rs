@@ -126,6 +126,11 @@ fn does(bottleneck: &Bottleneck, activity: MainActivity, shares: &Shares) -> Str
 
 /// `waits for its child sleep, which waits for a timer 94 % of the time`.
 pub(super) fn describe_children(children: &Children) -> String {
+    format!("waits for {}", name_children(children))
+}
+
+/// `its child sleep, which waits for a timer 94 % of the time`.
+pub(super) fn name_children(children: &Children) -> String {
     let names = &children.names[..];
     let (who, is_one) = match names {
         [] => ("its children".to_owned(), false),
@@ -151,7 +156,7 @@ pub(super) fn describe_children(children: &Children) -> String {
     } else {
         String::new()
     };
-    format!("waits for {who}, which {state}{processors}")
+    format!("{who}, which {state}{processors}")
 }
 
 /// What children mainly do: they may wait on a pipe of their own.

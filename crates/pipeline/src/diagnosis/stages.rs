@@ -68,11 +68,8 @@ impl Observed {
     /// The share of the time in which it waits for a timer while its children work, if it looks after them: it has
     /// noticed the end of one, or it sleeps and handles the signal of that.
     pub(super) fn polls_for_children(&self) -> f64 {
-        let handles_ends = self.handled_signals >> (libc::SIGCHLD - 1) & 1 == 1;
-        // It may write to files meanwhile, as to look whether there is room.
-        let moves_nothing = self
-            .io
-            .is_some_and(|io| io.reads == 0 && (io.writes == 0 || self.process.others.writes));
+        let handles_ends = self.handles_ends_of_children();
+        let moves_nothing = self.io.is_some() && self.moves_nothing();
         // Else a wrapper may have, which has become this program.
         let has_reaped = self.has_reaped_late || self.has_reaped && handles_ends;
         let timers = if has_reaped && self.children_run() {
@@ -85,13 +82,42 @@ impl Observed {
         timers.min(self.beside_working_children())
     }
 
-    /// Whether it mainly waits for a timer while its children work, and moves nothing: it may look after them
-    /// without waiting for their signal, as Python does for a wait with a timeout, or for something else.
+    fn handles_ends_of_children(&self) -> bool {
+        self.handled_signals >> (libc::SIGCHLD - 1) & 1 == 1
+    }
+
+    /// Whether it reads and writes nothing but files, if that is known.
+    fn moves_nothing(&self) -> bool {
+        // As to look whether there is room.
+        let writes_files = self.process.others.writes;
+        self.io
+            .is_none_or(|io| io.reads == 0 && (io.writes == 0 || writes_files))
+    }
+
+    /// The children for which it may poll: see [`may_poll_for_children`](Self::may_poll_for_children).
+    pub fn polled_children(&self) -> Option<&Children> {
+        self.children
+            .as_ref()
+            .filter(|_| self.may_poll_for_children())
+    }
+
+    /// Whether it mainly waits for a timer while its children work, or wait for anything but a timer, and moves
+    /// nothing: it may look after them without waiting for their signal, as Python does for a wait with a
+    /// timeout, or for something else.
     pub(super) fn may_poll_for_children(&self) -> bool {
-        let moves_nothing = self.io.is_none_or(|io| io.reads == 0 && io.writes == 0);
-        let is_by_timer = self.timers().min(self.beside_working_children()) >= MIN_THROUGH_CHILDREN;
-        is_by_timer
-            && moves_nothing
+        let wait_by_timer = |children: &Children| {
+            let timer = children.outside.get(&Outside::Timer);
+            timer.is_some_and(|share| *share >= MIN_THROUGH_CHILDREN)
+        };
+        let children = self
+            .children
+            .as_ref()
+            .filter(|children| !wait_by_timer(children));
+        let beside = self.beside(children);
+        // It may have passed on what one has left that has ended.
+        let has_noticed_end = self.has_reaped_late && self.handles_ends_of_children();
+        self.timers().min(beside) >= MIN_THROUGH_CHILDREN
+            && (self.moves_nothing() || has_noticed_end)
             && !self.splices
             && !self.is_frozen
             && self.polls_for_children() == 0.0
@@ -143,7 +169,11 @@ impl Observed {
     fn beside_working_children(&self) -> f64 {
         let works =
             |children: &&Children| self.children_run() || children.awake() >= MIN_THROUGH_CHILDREN;
-        let children = self.children.as_ref().filter(works);
+        self.beside(self.children.as_ref().filter(works))
+    }
+
+    /// The share of the time in which these children were seen while it did not wait for them.
+    fn beside(&self, children: Option<&Children>) -> f64 {
         let seen = children.map_or(0.0, |children| children.shares.sum());
         (seen - self.waits_for_children()).max(0.0)
     }

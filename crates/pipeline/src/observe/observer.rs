@@ -15,7 +15,7 @@ use crate::proc::files::FdBudget;
 use crate::proc::{LinkId, Proc, ProcessId};
 use crate::processors::{Load, ProcessorTimes, Quotas};
 use crate::sample::Observed;
-use crate::sample::slice::ProcessorLimits;
+use crate::sample::limits::ProcessorLimits;
 use crate::sample::tally::Tally;
 
 /// A sample of many processes that takes longer is continued at the next one.

@@ -398,7 +398,7 @@ mod tests {
 
     use super::*;
     use crate::fixtures::process;
-    use crate::sample::slice::ProcessorLimits;
+    use crate::sample::limits::ProcessorLimits;
     use crate::wait::Outside;
 
     const LIMITS: ProcessorLimits = ProcessorLimits {

@@ -16,7 +16,7 @@ use super::deadlock::deadlock_text;
 use super::names::{descriptor, full, full_of_active, is_one, pipe_name};
 use super::remedies;
 use super::table::percent;
-use crate::bottleneck::{describe_bottleneck, describe_children, describe_lack};
+use crate::bottleneck::{describe_bottleneck, describe_children, describe_lack, name_children};
 use crate::format::{list, pluralize, significant};
 use crate::style::{RED, Style};
 
@@ -137,10 +137,13 @@ fn unclear_text(observation: &Observation, stages: &[ActiveStage]) -> String {
             return None;
         }
         let share = percent(share);
+        let children = observed.polled_children().map(name_children);
+        let children = children.map(|children| format!(", perhaps to look after {children}"));
         Some(format!(
-            "{} waits for {} {share} of the time",
+            "{} waits for {} {share} of the time{}",
             full(&stage.who),
-            outside.name()
+            outside.name(),
+            children.unwrap_or_default()
         ))
     };
     let pauses: Vec<String> = stages.iter().filter_map(pauses).collect();

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::sample::Children;
 use crate::sample::counts::{Awake, StateCounts, least_ran};
-use crate::sample::slice::ProcessorLimits;
+use crate::sample::limits::ProcessorLimits;
 
 /// A name is left out if those with it did less than those with the first one by this factor: a
 /// child has its parent's name until it becomes another program.

@@ -585,6 +585,45 @@ fn who_sleeps_while_children_work_waits_for_them_if_it_looks_after_them() {
     );
 }
 
+/// `parallel "flock lock echo"`, and a wait with a timeout in Python; not a program beside a child that sleeps.
+#[test]
+fn who_may_look_after_children_that_wait_is_not_said_to_wait_for_a_timer() {
+    let found_beside = |awaited: Outside, written: u64, has_reaped_late: bool| {
+        let waits = Shares {
+            elsewhere: 1.0,
+            ..Shares::default()
+        };
+        let timer = on_outside(Outside::Timer);
+        let parallel = frozen(process(2, "parallel", vec![writes(1, 8)]), timer);
+        let children = shell(waits, Vec::new()).children.map(|children| Children {
+            outside: BTreeMap::from([(awaited, 1.0)]),
+            ..children
+        });
+        let parallel = Observed {
+            children,
+            handled_signals: 1 << (libc::SIGCHLD - 1),
+            has_reaped_late,
+            is_frozen: false,
+            io: Some(Io {
+                writes: written,
+                ..Io::default()
+            }),
+            ..parallel
+        };
+        let wc = frozen(process(4, "wc", vec![reads(0, 8)]), on_input(8));
+        found(vec![parallel, wc])
+    };
+    for (written, has_reaped_late) in [(0, false), (5, true)] {
+        let findings = found_beside(Outside::FileLock, written, has_reaped_late);
+        let is_unclear = matches!(findings[..], [Finding::Unclear { .. }]);
+        assert!(is_unclear, "{findings:?}");
+    }
+    for (awaited, written) in [(Outside::FileLock, 5), (Outside::Timer, 0)] {
+        let findings = found_beside(awaited, written, false);
+        assert_eq!(only_pace(&findings).awaited(), Some(Outside::Timer));
+    }
+}
+
 /// execSync() in node: the children write to a socket of its own, and none is there for long.
 #[test]
 fn who_waits_for_output_of_busy_children_does_not_wait_for_another_pipeline() {

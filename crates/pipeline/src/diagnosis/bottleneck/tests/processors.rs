@@ -190,6 +190,15 @@ fn what_keeps_a_stage_from_running_is_named() {
         panic!("{:?}", cause(&elsewhere, 1.0, 0.0));
     };
     assert!((processors - 0.72).abs() < 1e-9, "{processors}");
+    // What a stage has started may be a stage, too.
+    let started = |stages: &mut [Observed]| {
+        stages[1].process.parent = 1;
+        stages[0].children_ran_s = stages[1].ran_s;
+    };
+    let Delay::Others { processors, .. } = cause(&started, 1.0, 0.0) else {
+        panic!("{:?}", cause(&started, 1.0, 0.0));
+    };
+    assert!((processors - 0.64).abs() < 1e-9, "{processors}");
     let hypervisor = Delay::Hypervisor { steal: 0.7 };
     assert_eq!(cause(&unchanged, 1.0, 0.7), hypervisor);
     // What runs when the hypervisor stops the processor is not queued.
