@@ -258,7 +258,7 @@ pub fn prometheus_of_doctor(
     is_complete: bool,
 ) -> String {
     let mut metrics = Metrics::new(header, "doctor", 0, is_complete);
-    let found = verdict(findings).0;
+    let found = verdict(observation, findings).0;
     for severity in Severity::values() {
         metrics.add(
             "pipespeed_doctor_verdict",

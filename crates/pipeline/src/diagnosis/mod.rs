@@ -20,6 +20,7 @@ pub use self::deadlock::{Deadlock, DeadlockKind, DeadlockMember, PossibleEnd, Wa
 pub use self::habits::SmallPipeCause;
 pub use self::mutual::{MutualWait, WaitingSide};
 pub use self::severity::{Severity, verdict};
+pub use self::stages::TooShort;
 pub use self::unread::{IdleReader, Unread};
 use crate::graph::LinkSide;
 use crate::observe::{self, Observation, ObservationPlan};

@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use super::{Certainty, Finding};
+use crate::observe::Observation;
 
 pipespeed_base::named! {
     /// What is said first of an observation, the worst last.
@@ -55,10 +56,20 @@ impl Finding {
     }
 }
 
-/// The worst verdict of these findings, and the first that leads to it.
-pub fn verdict(findings: &[Finding]) -> (Severity, Option<&Finding>) {
-    let worst = findings.iter().map(Finding::verdict).max();
-    let worst = worst.unwrap_or(Severity::NothingWrong);
+/// The worst verdict of these findings, and the first that leads to it. Nothing found in too little time is no
+/// verdict.
+pub fn verdict<'a>(
+    observation: &Observation,
+    findings: &'a [Finding],
+) -> (Severity, Option<&'a Finding>) {
+    let Some(worst) = findings.iter().map(Finding::verdict).max() else {
+        let nothing = if observation.too_short().is_some() {
+            Severity::CantTell
+        } else {
+            Severity::NothingWrong
+        };
+        return (nothing, None);
+    };
     let first = findings.iter().find(|finding| finding.verdict() == worst);
     (worst, first)
 }

@@ -219,6 +219,18 @@ impl Node for Observed {
     }
 }
 
+/// What was too short to say which stage is the bottleneck.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TooShort {
+    /// Each of the pipelines that were seen.
+    Pipelines {
+        /// The number of pipes that were seen in them, at least.
+        pipes: usize,
+    },
+    /// The look.
+    Look,
+}
+
 impl Observation {
     /// The processes that still ran at the end.
     pub fn living(&self) -> impl Iterator<Item = &Observed> {
@@ -274,6 +286,16 @@ impl Observation {
     pub(super) fn min_samples(&self) -> f64 {
         let most = self.processes.iter().map(|process| process.samples).max();
         MIN_PRESENT * f64::from(most.unwrap_or(0))
+    }
+
+    /// What there was too little of to say which stage is the bottleneck, if anything.
+    pub fn too_short(&self) -> Option<TooShort> {
+        let has_pipelines = !self.pipelines().is_empty();
+        match self.short_lived_pipes() {
+            count @ 1.. if !has_pipelines => Some(TooShort::Pipelines { pipes: count }),
+            _ if has_pipelines && self.is_too_short() => Some(TooShort::Look),
+            _ => None,
+        }
     }
 
     /// The number of pipes that were seen between short-lived processes, as in a loop of short

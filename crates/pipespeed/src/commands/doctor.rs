@@ -271,7 +271,7 @@ impl Doctor<'_> {
         let record = DoctorRecord {
             header: header(Kind::Doctor, Machine::read(None, None)),
             is_stuck: findings.iter().any(Finding::is_stuck),
-            verdict: verdict(findings).0,
+            verdict: verdict(observation, findings).0,
             findings,
             pipelines: observation.pipelines().into_iter().map(stages).collect(),
             observation,

@@ -19,7 +19,7 @@ pub(super) fn notes(
     findings: &[Finding],
     is_verbose: bool,
 ) -> Vec<String> {
-    let (severity, first) = verdict(findings);
+    let (severity, first) = verdict(observation, findings);
     let is_doubtful = match first {
         Some(Finding::UnseenPeer { .. }) => true,
         _ => severity == Severity::NothingWrong && unseen(observation).is_some(),

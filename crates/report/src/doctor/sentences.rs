@@ -31,7 +31,7 @@ pub(super) fn describe(
 ) -> String {
     match finding {
         Finding::Deadlock(deadlock) => {
-            let first = verdict(all).1;
+            let first = verdict(observation, all).1;
             let is_said = first.is_some_and(|first| std::ptr::eq(first, finding));
             deadlock_text(observation, deadlock, is_said, style)
         }

@@ -1,7 +1,7 @@
 //! The first line: the verdict in one sentence.
 
 use pipespeed_pipeline::diagnosis::{
-    ActiveStage, Bottleneck, Finding, LeakedWriteEnd, Severity, Unread, verdict,
+    ActiveStage, Bottleneck, Finding, LeakedWriteEnd, Severity, TooShort, Unread, verdict,
 };
 use pipespeed_pipeline::graph::LinkSide;
 use pipespeed_pipeline::observe::Observation;
@@ -19,7 +19,7 @@ use crate::style::{GREEN, RED, YELLOW};
 
 /// The verdict, and the first finding that leads to it.
 pub(super) fn describe_verdict(observation: &Observation, findings: &[Finding]) -> String {
-    let (verdict, finding) = verdict(findings);
+    let (verdict, finding) = verdict(observation, findings);
     let text = match finding {
         Some(Finding::Unclear { active, .. }) if verdict == Severity::CantTell => {
             format!(
@@ -52,7 +52,7 @@ pub(super) fn describe_verdict(observation: &Observation, findings: &[Finding]) 
 }
 
 pub(super) fn color(observation: &Observation, findings: &[Finding]) -> &'static str {
-    match verdict(findings).0 {
+    match verdict(observation, findings).0 {
         Severity::Stuck | Severity::ProbablyStuck => RED,
         Severity::Unread | Severity::WaitingFor | Severity::Slow | Severity::CantTell => YELLOW,
         Severity::NothingWrong if unseen(observation).is_some() => YELLOW,
@@ -72,19 +72,17 @@ fn nothing(observation: &Observation) -> String {
 
 /// Why it can't be said which stage is the bottleneck.
 pub(super) fn too_short(observation: &Observation) -> Option<String> {
-    let has_pipelines = !observation.pipelines().is_empty();
-    match observation.short_lived_pipes() {
-        count @ 1.. if !has_pipelines => Some(format!(
+    Some(match observation.too_short()? {
+        TooShort::Pipelines { pipes } => format!(
             "Short-lived pipelines were seen (at least {}), each too short to tell which stage is \
              the bottleneck.",
-            pluralize(count, "pipe")
-        )),
-        _ if has_pipelines && observation.is_too_short() => Some(format!(
+            pluralize(pipes, "pipe")
+        ),
+        TooShort::Look => format!(
             "{}: too short to tell which stage is the bottleneck.",
             pluralize(observation.samples as usize, "sample")
-        )),
-        _ => None,
-    }
+        ),
+    })
 }
 
 /// What is waited for that may come.
