@@ -12,7 +12,7 @@ fn what_the_last_stage_reads_does_not_depend_on_where_its_output_goes() {
     if !can_sample() {
         return;
     }
-    let pipeline = profiled("--time 100", "yes | head -c 8M | grep y");
+    let pipeline = profiled("--time 100", "yes | head -c 64M | grep y");
     let stages = pipeline["stages"].as_array().unwrap();
     assert_ended(&stages[1], "exited", 0);
     assert_ended(&stages[2], "exited", 0);
