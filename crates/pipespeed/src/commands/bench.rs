@@ -9,7 +9,7 @@ use crate::cli::BenchArgs;
 use crate::commands::files::{RECORD_SAMPLES_CHART, SavedFiles};
 use crate::commands::progress::ProgressDisplay;
 use crate::commands::{
-    cases_fit, first_error, header, load, nothing_measured, pipe_size_allowed, place,
+    UNFINISHED, cases_fit, first_error, header, load, nothing_measured, pipe_size_allowed, place,
     settle_pipe_size,
 };
 use pipespeed_base::interrupt::Interrupt;
@@ -65,7 +65,11 @@ pub fn run(mut args: BenchArgs) -> anyhow::Result<()> {
         plan.lengths.durations,
         Interrupt::install()?,
     );
-    let save = |run: &Run| files.save_round(|option| text(option, run));
+    let save = |run: &Run| {
+        let mut run = run.clone();
+        run.interrupted = Some(UNFINISHED.to_owned());
+        files.save_round(|option| text(option, &run));
+    };
     let mut progress = ProgressDisplay::new(args.output.quiet, save);
     progress.say(&plan.announcement());
 

@@ -5,7 +5,9 @@ use std::time::Instant;
 use crate::cli::CostsArgs;
 use crate::commands::files::{RECORD, SavedFiles};
 use crate::commands::progress::ProgressDisplay;
-use crate::commands::{first_error, header, interrupted_by, load, nothing_measured, place, seed};
+use crate::commands::{
+    UNFINISHED, first_error, header, interrupted_by, load, nothing_measured, place, seed,
+};
 use pipespeed_base::interrupt::Interrupt;
 use pipespeed_base::signal_name;
 use pipespeed_explain::costs::{Costs, CostsRecord, CostsSettings, Places, Probes};
@@ -53,6 +55,7 @@ pub fn run(args: &CostsArgs) -> anyhow::Result<()> {
     let probes = Probes::of_costs(&places, signal_of_run);
     let mut probes = Rounds::begin(probes, record.settings.seed);
     let mut unfinished = record.clone();
+    unfinished.interrupted = Some(UNFINISHED.to_owned());
     let mut progress = ProgressDisplay::new(args.quiet, |probes: &Probes<_, _>| {
         unfinished.costs_ns = probes.costs(&places);
         if unfinished.costs_ns.rounds > 0 {

@@ -8,7 +8,7 @@ use crate::cli::LatencyArgs;
 use crate::commands::files::{RECORD_SAMPLES_CHART, SavedFiles};
 use crate::commands::progress::ProgressDisplay;
 use crate::commands::{
-    first_error, interrupted_by, load, nothing_measured, place, settle_pipe_size,
+    UNFINISHED, first_error, interrupted_by, load, nothing_measured, place, settle_pipe_size,
 };
 use pipespeed_base::failure::usage;
 use pipespeed_base::interrupt::Interrupt;
@@ -61,7 +61,11 @@ pub fn run(args: &LatencyArgs) -> anyhow::Result<()> {
     );
     let limit = Duration::from_secs_f64(args.limit);
     let files = files.or_by_default(args.output.no_save, "latency", RECORD_SAMPLES_CHART);
-    let save = |record: &LatencyRecord| files.save_round(|option| text(option, record));
+    let save = |record: &LatencyRecord| {
+        let mut record = record.clone();
+        record.interrupted = Some(UNFINISHED.to_owned());
+        files.save_round(|option| text(option, &record));
+    };
     let mut progress = ProgressDisplay::new(args.output.quiet, save);
     record
         .warnings

@@ -284,6 +284,10 @@ fn place(
     chosen.map_err(|error| usage(error.to_string()))
 }
 
+/// What the *interrupted* of a record says that is saved while its run goes on: should that end at once, as by
+/// SIGKILL, the record does not look complete.
+const UNFINISHED: &str = "unfinished";
+
 /// Returns the signal that interrupted the run, if one did.
 fn interrupted_by(outcome: &anyhow::Result<()>) -> Option<i32> {
     let interrupted: Option<&Interrupted> = outcome.as_ref().err()?.downcast_ref();

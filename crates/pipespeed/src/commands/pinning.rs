@@ -8,7 +8,8 @@ use crate::cli::{CostsArgs, EndArgs, PinnedPages};
 use crate::commands::files::{RECORD, SavedFiles};
 use crate::commands::progress::ProgressDisplay;
 use crate::commands::{
-    costs, first_error, header, interrupted_by, load, memory_suffices, nothing_measured, seed,
+    UNFINISHED, costs, first_error, header, interrupted_by, load, memory_suffices,
+    nothing_measured, seed,
 };
 use pipespeed_base::failure::{say, usage};
 use pipespeed_base::interrupt::Interrupt;
@@ -67,6 +68,7 @@ pub fn run(args: &CostsArgs) -> anyhow::Result<()> {
     let mut run = Rounds::begin(probes, settings.seed);
     record.warnings.extend(load::look(&[], args.quiet));
     let mut unfinished = record.clone();
+    unfinished.interrupted = Some(UNFINISHED.to_owned());
     let mut progress = ProgressDisplay::new(args.quiet, |probes: &Probes<_, _>| {
         unfinished.figures = probes.figures();
         files.save_round(|_| Ok(to_json(&unfinished)));

@@ -24,8 +24,8 @@ use crate::commands::child::{Started, adopt_orphans, is_over, say_survivors, spa
 use crate::commands::files::SavedFiles;
 use crate::commands::progress::ProgressDisplay;
 use crate::commands::{
-    first_error, header, interrupted_by, load, nothing_measured, pipe_probe, require_processes,
-    seed,
+    UNFINISHED, first_error, header, interrupted_by, load, nothing_measured, pipe_probe,
+    require_processes, seed,
 };
 use pipespeed_base::failure::{AlreadyReported, Interrupted, fork_error, say, start_error, usage};
 use pipespeed_base::interrupt::Interrupt;
@@ -108,7 +108,9 @@ pub(super) fn run(args: &BoostArgs, pairs: u32) -> anyhow::Result<()> {
     };
     runner.record.warnings.extend(busy);
     let mut progress = ProgressDisplay::new(args.proof.quiet, |record: &ProofRecord| {
-        files.save_round(|_| Ok(to_json(record)));
+        let mut record = record.clone();
+        record.interrupted = Some(UNFINISHED.to_owned());
+        files.save_round(|_| Ok(to_json(&record)));
     });
     if let Err(error) = runner.compare_outputs(&mut progress) {
         progress.finish();
