@@ -172,6 +172,11 @@ impl Children {
     pub(crate) fn awake(&self) -> f64 {
         self.shares.runs + self.shares.queued + self.shares.disk
     }
+
+    /// Whether that was most of the time in which they were seen.
+    pub(crate) fn are_mostly_awake(&self) -> bool {
+        self.awake() > 0.0 && self.awake() >= self.shares.sum() / 2.0
+    }
 }
 
 /// How often a process waited on a pipe.

@@ -116,7 +116,10 @@ impl Observed {
         let beside = self.beside(children);
         // It may have passed on what one has left that has ended.
         let has_noticed_end = self.has_reaped_late && self.handles_ends_of_children();
-        self.timers().min(beside) >= MIN_THROUGH_CHILDREN
+        // Of a process that waits for a processor as well, both are less.
+        let timers = self.timers();
+        timers >= MIN_LACKING
+            && timers.min(beside) >= timers * MIN_THROUGH_CHILDREN
             && (self.moves_nothing() || has_noticed_end)
             && !self.splices
             && !self.is_frozen
@@ -167,8 +170,7 @@ impl Observed {
 
     /// The share of the time in which its children were seen while it did not wait for them, if they work.
     fn beside_working_children(&self) -> f64 {
-        let works =
-            |children: &&Children| self.children_run() || children.awake() >= MIN_THROUGH_CHILDREN;
+        let works = |children: &&Children| self.children_run() || children.are_mostly_awake();
         self.beside(self.children.as_ref().filter(works))
     }
 

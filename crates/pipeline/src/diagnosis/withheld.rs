@@ -7,6 +7,7 @@ use super::{Finding, LeakedWriteEnd, Observed, Who};
 use crate::graph::{INIT, LinkSide, Node};
 use crate::observe::Observation;
 use crate::proc::LinkId;
+use crate::sample::Children;
 use crate::wait::{BlockedOn, Outside, ThreadState};
 
 /// A reader that waited for input for at least this share is short of it.
@@ -268,7 +269,7 @@ fn is_meant(
 fn waits_for_working_child(process: &Observed) -> bool {
     let children = process.children.as_ref();
     process.waits_or_polls_for_children() >= MIN_THROUGH_CHILDREN
-        && children.is_some_and(|children| children.awake() >= MIN_THROUGH_CHILDREN)
+        && children.is_some_and(Children::are_mostly_awake)
 }
 
 /// Whether a process's parent has ended, which it has in common with the reader of its output.

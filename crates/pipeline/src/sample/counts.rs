@@ -260,7 +260,7 @@ impl StateCounts {
 }
 
 /// The error of a share of time that is estimated from samples: two standard errors, and one sample.
-fn uncertainty(share: f64, samples: u32) -> f64 {
+pub(super) fn uncertainty(share: f64, samples: u32) -> f64 {
     let count = f64::from(samples.max(1));
     2.0 * (share * (1.0 - share).max(0.0) / count).sqrt() + 1.0 / count
 }

@@ -4,12 +4,14 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::sample::Children;
-use crate::sample::counts::{Awake, StateCounts, least_ran};
+use crate::sample::counts::{Awake, StateCounts, least_ran, uncertainty};
 use crate::sample::limits::ProcessorLimits;
 
 /// A name is left out if those with it did less than those with the first one by this factor: a
 /// child has its parent's name until it becomes another program.
 const MIN_NAMED: f64 = 3.0;
+/// Where all processors were busy for this share of the time, children that were ready and did not run waited.
+const MIN_CONTENDED: f64 = 0.9;
 /// As many children at once are several.
 const MIN_SEVERAL: f64 = 1.5;
 
@@ -83,9 +85,10 @@ impl ChildSlice {
         let (times, awake) = self.awake;
         let together = f64::from(awake.max(1)) / f64::from(times.max(1));
         let mut queued = self.queued(ran, samples);
-        if limits.is_throttled() {
-            // Of most that a quota stops, which end soon after, the wait was not seen to end.
-            queued = queued.max(f64::from(self.counts.awake) / f64::from(samples) - ran);
+        if limits.is_throttled() || limits.contention >= MIN_CONTENDED {
+            // Of most that are stopped, and end soon after, the wait was not seen to end.
+            let seen = f64::from(self.counts.awake) / f64::from(samples);
+            queued = queued.max(seen - uncertainty(seen, samples) - ran);
         }
         let queued = queued.clamp(0.0, limits.contention * together);
         let awake = Awake {
