@@ -517,6 +517,28 @@ mod tests {
         assert_eq!(seen.unwrap().unwrap(), expected);
     }
 
+    /// Short-lived children of which no wait for a processor was seen to end, on a busy machine and on an idle one.
+    #[test]
+    fn children_that_are_ready_and_do_not_run_wait_for_a_processor() {
+        let mut slice = ChildSlice::default();
+        for _ in 0..50 {
+            slice.counts.add(&[&ThreadState::Working]);
+        }
+        slice.awake = (50, 50);
+        let named = slice.names.entry("md5sum".to_owned()).or_default();
+        named.ran = Duration::from_micros(10);
+        let queued = |contention: f64| {
+            let limits = ProcessorLimits {
+                contention,
+                ..LIMITS
+            };
+            let found = slice.observed(50, Duration::from_secs(1), &limits);
+            found.unwrap().shares.queued
+        };
+        assert!(queued(1.0) > 0.9, "{}", queued(1.0));
+        assert!(queued(0.5) <= 0.5, "{}", queued(0.5));
+    }
+
     /// As a shell of which one child waits on a socket, and one for its timer.
     #[test]
     fn what_is_said_of_children_is_said_of_those_that_are_named() {
