@@ -433,25 +433,38 @@ static int produce_and_stop(void) {
         pause();
 }
 
-static void forked_children_refuse(void) {
+static void forked_children_refuse(uint32_t method) {
     int ends[2];
     CHECK(pipe2(ends, O_CLOEXEC) == 0);
+    fastpipe_writer_options options = {.size = sizeof options, .method = method};
     fastpipe_writer *writer;
-    CHECK(fastpipe_writer_open(&writer, ends[1], NULL) == 0);
+    CHECK(fastpipe_writer_open(&writer, ends[1], &options) == 0);
     CHECK(fastpipe_writer_write(writer, "once", 4) == 4);
-    pid_t child = fork();
-    CHECK(child >= 0);
-    if (child == 0) {
-        CHECK(fastpipe_writer_flush(writer) == -EIO && strlen(fastpipe_error()) > 0);
-        fastpipe_writer_free(writer);
-        end_child(0);
+    /* One child tries everything, the other only frees the writer. */
+    for (int tries = 0; tries < 2; tries++) {
+        pid_t child = fork();
+        CHECK(child >= 0);
+        if (child == 0) {
+            void *memory;
+            size_t room;
+            if (tries) {
+                CHECK(fastpipe_writer_write(writer, "x", 1) == -EIO && strlen(fastpipe_error()) > 0);
+                CHECK(fastpipe_writer_lend(writer, 1, &memory, &room) == -EIO);
+                CHECK(fastpipe_writer_flush(writer) == -EIO);
+                CHECK(fastpipe_writer_finish(writer) == -EIO);
+            }
+            fastpipe_writer_free(writer);
+            end_child(0);
+        }
+        ends_well(child);
     }
-    ends_well(child);
     CHECK(fastpipe_writer_finish(writer) == 0);
     fastpipe_writer_free(writer);
     char got[10];
-    CHECK(read(ends[0], got, sizeof got) == 4);
-    close(ends[0]), close(ends[1]);
+    close(ends[1]);
+    CHECK(read(ends[0], got, sizeof got) == 4 && memcmp(got, "once", 4) == 0);
+    CHECK(read(ends[0], got, sizeof got) == 0);
+    close(ends[0]);
 }
 
 int main(int argc, char **argv) {
@@ -471,7 +484,8 @@ int main(int argc, char **argv) {
     rings_between_threads();
     messages_between_processes();
     an_end_through_exec_and_death(argv[0]);
-    forked_children_refuse();
+    for (uint32_t method = FASTPIPE_AUTO; method <= FASTPIPE_DRAINED; method++)
+        forked_children_refuse(method);
     /* Nothing was left open. */
     int free_after = dup(0);
     CHECK(free_after == free_before);

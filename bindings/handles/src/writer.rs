@@ -126,6 +126,14 @@ impl Writer {
         }
     }
 
+    /// Whether this process may use the writer: false in a forked child. Ends the loan.
+    pub fn is_ours(&mut self) -> bool {
+        match &mut self.0 {
+            State::Open(lending) => lending.owner().is_ours(),
+            State::Finished(_) | State::Broken => true,
+        }
+    }
+
     /// Whether it was finished.
     pub fn is_finished(&self) -> bool {
         !matches!(self.0, State::Open(_))

@@ -44,7 +44,8 @@ class Writer:
     """Output by the fastest way that is correct for whatever reads it.
 
     file is a descriptor, or anything with fileno(); it stays open, and the caller closes it afterwards. One
-    thread at a time may use a writer. A forked child can't use its parent's.
+    thread at a time may use a writer. A forked child can't use its parent's: calls raise OSError, and what was
+    written before the fork is sent by the parent only.
 
     method="drained" asserts that every reader copies by read(2), and passes nothing on by splice(2) or
     tee(2), as some versions of cat and pv do: otherwise they read wrong bytes. "cow_checked", and "auto" with

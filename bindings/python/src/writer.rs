@@ -45,7 +45,8 @@ impl State {
 
 /// Output by the fastest way that is correct for whatever reads it.
 /// file is a descriptor, or anything with fileno(); it stays open, and the caller closes it
-/// afterwards. One thread at a time may use a writer. A forked child can't use its parent's.
+/// afterwards. One thread at a time may use a writer. A forked child can't use its parent's: calls raise
+/// OSError, and what was written before the fork is sent by the parent only.
 /// method="drained" asserts that every reader copies by read(2), and passes nothing on by splice(2)
 /// or tee(2), as some versions of cat and pv do: otherwise they read wrong bytes. "cow_checked",
 /// and "auto" with allow_clone, call clone(2) very often: only for small processes that do little
@@ -172,7 +173,9 @@ impl Writer {
         let all = data.as_slice();
         if all.len() <= SMALL {
             let mut state = self.shared.lock().ok_or_else(in_use)?;
-            if state.gathered.len() + all.len() <= GATHERED && !state.writer.is_finished() {
+            let has_room = state.gathered.len() + all.len() <= GATHERED;
+            // What is gathered in a forked child would never be sent: there the writer's call fails.
+            if has_room && !state.writer.is_finished() && state.writer.is_ours() {
                 state.gathered.extend_from_slice(all);
                 return Ok(all.len());
             }

@@ -1,6 +1,7 @@
 """Tests of the Python interface, with real pipes and processes."""
 
 import asyncio
+import contextlib
 import doctest
 import hashlib
 import multiprocessing
@@ -444,6 +445,47 @@ def test_a_forked_child_is_refused_and_changes_nothing():
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7
     producer.send(b"from the parent")
     assert consumer.receive() == b"from the parent"
+
+
+def fails_in_the_child(out):
+    """Whether each call that accepts or sends bytes raises."""
+    for call in (lambda: out.write(b"x"), lambda: out.write(bytes(300_000)), out.flush, out.lend, out.finish):
+        try:
+            call()
+        except OSError:
+            continue
+        return False
+    return True
+
+
+@pytest.mark.parametrize("method", ["auto", "copy", "fresh", "cow_checked", "drained"])
+@pytest.mark.parametrize("is_lent", [False, True])
+def test_a_forked_child_sends_nothing_of_its_parents_writer(method, is_lent):
+    reader, writer = os.pipe()
+    out = fastpipes.Writer(writer, method=method)
+    out.write(b"before ")
+    memory = out.lend(10) if is_lent else None
+    if is_lent:
+        # In memory of which the child has a copy.
+        memory[:3] = b"and"
+    pid = os.fork()
+    if pid == 0:
+        with contextlib.suppress(OSError):
+            if is_lent:
+                out.commit(3)
+                os._exit(1)
+        is_right = fails_in_the_child(out)
+        del memory, out
+        os._exit(7 if is_right else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7
+    if is_lent:
+        out.commit(3)
+    out.write(b" after")
+    out.finish()
+    del out
+    os.close(writer)
+    with open(reader, "rb") as file:
+        assert file.read() == (b"before and after" if is_lent else b"before  after")
 
 
 def test_a_ring_is_no_standard_stream():

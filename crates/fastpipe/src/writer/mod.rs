@@ -118,10 +118,6 @@ const FIRST_REGION: usize = 64 << 10;
 /// pages ([`Pages::HugeTlb`](crate::buffer::Pages::HugeTlb)), for which Linux
 /// does not support that. The child creates a writer of its own.
 ///
-/// A writer that only copies ([`Method::Copy`]) is inherited like any
-/// buffer: bytes queued at the time of the fork are sent by both processes,
-/// unless one of them never uses the writer again.
-///
 /// A child that does not exec must drop the parent's writer, or exit. As long as
 /// it has the writer it keeps the pipe open through the [private
 /// duplicate](#the-outputs-descriptor), and the reader sees no end of file.
@@ -140,8 +136,8 @@ const FIRST_REGION: usize = 64 << 10;
 pub struct Writer<F: AsFd = OwnedFd> {
     /// `None` once it has been finished.
     out: Option<Output<F>>,
-    /// The only process that may use the writer; `None` if it only ever copies.
-    origin: Option<Origin>,
+    /// The only process that may use the writer.
+    origin: Origin,
     plan: WriterBuilder,
     stage: Stage,
     /// Compares ways under [`Method::Auto`], from the end of the first stage on.
@@ -215,7 +211,7 @@ impl<F: AsFd> Writer<F> {
         let region = Region::for_copying(window)?;
         Ok(Writer {
             out: Some(Output::new(fd, plan.wait).interruptible(plan.interruptible)),
-            origin: (!matches!(plan.method, Method::Copy { .. })).then(Origin::this_process),
+            origin: Origin::this_process(),
             plan,
             stage: Stage::First,
             auto: None,
@@ -355,10 +351,11 @@ impl<F: AsFd> Writer<F> {
         (self.filled - self.sent) as u128 + repeating
     }
 
-    /// Whether this process may use the writer: false in a forked child.
+    /// Whether this process may use the writer: false in a forked child. This usually costs one load, so a
+    /// caller that gathers bytes of its own before it writes them can ask each time.
     #[inline]
-    fn is_ours(&self) -> bool {
-        self.origin.is_none_or(Origin::is_this_process)
+    pub fn is_ours(&self) -> bool {
+        self.origin.is_this_process()
     }
 
     fn out(&mut self) -> &mut Output<F> {

@@ -10,9 +10,7 @@ use crate::common::pipe_of;
 use crate::common::process::{Forked, end_if_it_hangs, in_child, in_own_process};
 use crate::common::seccomp::{Gate, refuse};
 use crate::common::skip::skip;
-use crate::common::writers::{
-    How, KIB, MIB, Setting, expect_all, expecting, fresh, send, settings, stream,
-};
+use crate::common::writers::{How, KIB, MIB, expect_all, expecting, fresh, send, settings, stream};
 use fastpipe::buffer::Buffer;
 use fastpipe::method::Method;
 use fastpipe::probe::vmsplice_refers;
@@ -35,17 +33,12 @@ fn is_unusable(out: &mut Option<Writer<OwnedFd>>) -> bool {
             .is_err_and(|error| error.error().kind() == std::io::ErrorKind::Other)
 }
 
-/// Whether a forked child can't use the writer.
-fn belongs_to_one_process(setting: &Setting) -> bool {
-    setting.name != "copying" && setting.name != "copying, at once"
-}
-
 #[test]
 fn a_writer_fails_in_a_forked_child_which_sends_nothing() {
     in_own_process(|| {
         // With few and with many bytes sent so far.
         for before in [10_000, 3 * MIB + 10_000] {
-            for setting in settings().into_iter().filter(belongs_to_one_process) {
+            for setting in settings() {
                 let (reader, writer) = pipe_of(64 * KIB);
                 let reading = expecting(reader, &[9000]);
                 let mut out = Some(setting.builder.open(writer).unwrap());
@@ -91,22 +84,23 @@ fn a_forked_child_sends_through_a_writer_of_its_own() {
 }
 
 #[test]
-fn a_copying_writer_is_inherited_with_its_buffered_bytes() {
+fn bytes_gathered_before_a_fork_are_sent_by_the_parent_only() {
     in_own_process(|| {
-        let (mut reader, writer) = std::io::pipe().unwrap();
-        let mut out = Writer::builder()
-            .method(Method::Copy { piece: 8 << 10 })
-            .open(writer)
-            .unwrap();
-        out.write_all(b"gathered ").unwrap();
-        assert!(in_child(|| {
-            out.write_all(b"in the child, ").is_ok() && out.flush().is_ok()
-        }));
-        out.write_all(b"in the parent").unwrap();
-        drop(out);
-        let mut got = String::new();
-        reader.read_to_string(&mut got).unwrap();
-        assert_eq!(got, "gathered in the child, gathered in the parent");
+        for setting in settings() {
+            let (mut reader, writer) = std::io::pipe().unwrap();
+            let mut out = Some(setting.builder.open(writer.into()).unwrap());
+            out.as_mut().unwrap().write_all(b"gathered ").unwrap();
+            // The child's writer is dropped with the bytes.
+            assert!(in_child(|| out
+                .take()
+                .is_some_and(|parents| !parents.is_ours())));
+            assert!(in_child(|| is_unusable(&mut out)), "{setting:?}");
+            out.as_mut().unwrap().write_all(b"once").unwrap();
+            assert!(out.take().unwrap().finish().is_ok());
+            let mut got = String::new();
+            reader.read_to_string(&mut got).unwrap();
+            assert_eq!(got, "gathered once", "{setting:?}");
+        }
     });
 }
 
@@ -151,10 +145,8 @@ fn without_wipe_on_fork_the_writer_copies_and_reports_it() {
             } else {
                 assert!(!report.is_zero_copy(), "{setting:?}");
             }
-            if belongs_to_one_process(&setting) {
-                // Detected by the process id.
-                assert!(in_child(|| is_unusable(&mut out)), "{setting:?}");
-            }
+            // Detected by the process id.
+            assert!(in_child(|| is_unusable(&mut out)), "{setting:?}");
             let mut out = out.unwrap();
             let frozen = Frozen::new(&stream(3 * MIB as u64, MIB)).unwrap();
             out.repeat(&frozen, 1).unwrap();
