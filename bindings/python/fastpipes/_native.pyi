@@ -108,7 +108,8 @@ class Reader:
     def readinto(self, buffer: Buffer) -> int:
         """Reads at least one byte into the buffer. Returns how many; 0 at the end."""
     def read(self, size: int = ...) -> bytes:
-        """Reads at least one byte and at most size bytes; everything if size is negative. b"" at the end."""
+        """Reads at least one byte and at most size bytes; everything if size is negative, or with wait="never"
+        what is there. b"" at the end. What a call had read before it raised is returned by the next."""
     def fileno(self) -> int:
         """The descriptor of the file."""
 

@@ -1,23 +1,62 @@
 //! Readers.
 
+use std::collections::VecDeque;
 use std::ffi::c_int;
-use std::io::Read;
+use std::io::{self, ErrorKind, Read};
 use std::os::fd::{AsFd, AsRawFd};
 
 use fastpipe_handles::Descriptor;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
-use crate::errors::exception;
+use crate::errors::{exception, in_use};
 use crate::lent::Bytes;
 use crate::options;
 use crate::shared::Shared;
+
+/// The longest read(2), in bytes.
+const MAX_READ: usize = 1 << 20;
+
+/// A reader, and what comes before its bytes.
+struct State {
+    reader: fastpipe::Reader<Descriptor>,
+    /// Bytes that were read and not returned yet, as by a `read()` that an error or a signal ended.
+    kept: VecDeque<u8>,
+}
+
+impl State {
+    /// Reads once, and keeps that. Returns whether there may be more: not at the end, and not if only
+    /// waiting would bring more while there is something to return.
+    fn keep_more(&mut self) -> io::Result<bool> {
+        let mut more = vec![0; MAX_READ];
+        match self.reader.read(&mut more) {
+            Ok(n) => {
+                self.kept.extend(&more[..n]);
+                Ok(n > 0)
+            }
+            Err(error) if error.kind() == ErrorKind::WouldBlock && !self.kept.is_empty() => {
+                Ok(false)
+            }
+            Err(error) => Err(error),
+        }
+    }
+}
+
+impl Read for State {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        if self.kept.is_empty() {
+            self.reader.read(into)
+        } else {
+            self.kept.read(into)
+        }
+    }
+}
 
 /// Buffered input with few, large reads. Don't set capacity if the writer uses vmsplice(2) and
 /// relies on the pipe's size.
 #[pyclass(frozen, weakref, module = "fastpipes")]
 pub(crate) struct Reader {
-    shared: Shared<fastpipe::Reader<Descriptor>>,
+    shared: Shared<State>,
     fd: c_int,
     /// Kept open.
     _file: Py<PyAny>,
@@ -44,7 +83,10 @@ impl Reader {
         }
         let fd = options::descriptor(file)?;
         Ok(Reader {
-            shared: Shared::new(settings.open(fd).map_err(exception)?),
+            shared: Shared::new(State {
+                reader: settings.open(fd).map_err(exception)?,
+                kept: VecDeque::new(),
+            }),
             fd: fd.as_fd().as_raw_fd(),
             _file: file.clone().unbind(),
         })
@@ -54,41 +96,47 @@ impl Reader {
     fn readinto(&self, py: Python<'_>, buffer: &Bound<'_, PyAny>) -> PyResult<usize> {
         let mut bytes = Bytes::writable(buffer)?;
         let into = std::sync::Mutex::new(bytes.as_mut_slice());
-        self.shared.run(py, |reader| {
+        self.shared.run(py, |state| {
             let mut into = into
                 .lock()
                 .unwrap_or_else(std::sync::PoisonError::into_inner);
-            reader.read(&mut into)
+            state.read(&mut into)
         })
     }
 
-    /// Reads at least one byte and at most size bytes; everything if size is negative. b"" at the
-    /// end.
+    /// Reads at least one byte and at most size bytes; everything if size is negative, or with
+    /// wait="never" what is there. b"" at the end. What a call had read before it raised is returned by
+    /// the next.
     #[pyo3(signature = (size=-1))]
     fn read<'py>(&self, py: Python<'py>, size: isize) -> PyResult<Bound<'py, PyBytes>> {
-        let limit = usize::try_from(size).unwrap_or(usize::MAX);
-        let mut all = Vec::new();
-        while all.len() < limit {
-            let wanted = (limit - all.len()).min(1 << 20);
-            let mut more = self.shared.run(py, |reader| {
-                let mut more = vec![0; wanted];
-                let n = reader.read(&mut more)?;
-                more.truncate(n);
-                Ok(more)
-            })?;
-            if more.is_empty() {
-                break;
-            }
-            all.append(&mut more);
-            if size >= 0 {
-                break;
-            }
-        }
-        Ok(PyBytes::new(py, &all))
+        let Ok(size) = usize::try_from(size) else {
+            return self.read_all(py);
+        };
+        let read = self.shared.run(py, |state| {
+            let mut bytes = vec![0; size.min(MAX_READ)];
+            let n = state.read(&mut bytes)?;
+            bytes.truncate(n);
+            Ok(bytes)
+        })?;
+        Ok(PyBytes::new(py, &read))
     }
 
     /// The number of the descriptor.
     fn fileno(&self) -> c_int {
         self.fd
+    }
+}
+
+impl Reader {
+    /// Reads everything. Until that is returned it is kept, so that no exception loses it.
+    fn read_all<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        while self.shared.run(py, State::keep_more)? {
+            py.check_signals()?;
+        }
+        let mut state = self.shared.lock().ok_or_else(in_use)?;
+        let all = PyBytes::new(py, state.kept.make_contiguous());
+        // With its memory.
+        state.kept = VecDeque::new();
+        Ok(all)
     }
 }

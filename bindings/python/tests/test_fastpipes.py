@@ -3,17 +3,20 @@
 import asyncio
 import contextlib
 import doctest
+import errno
 import hashlib
 import multiprocessing
 import multiprocessing.forkserver
 import multiprocessing.resource_tracker
 import os
+import resource
 import signal
 import socket
 import subprocess
 import sys
 import threading
 import time
+import tty
 
 import numpy
 import pytest
@@ -171,6 +174,77 @@ def test_a_reader_reads_what_is_there():
     with pytest.raises((BufferError, TypeError)):
         source.readinto(b"constant")
     os.close(reader)
+
+
+def test_a_reader_that_never_waits_returns_all_that_is_there():
+    reader, writer = os.pipe()
+    source = fastpipes.Reader(reader, wait="never")
+    for part in (b"x" * 1000, b"y" * 50_000):
+        with pytest.raises(BlockingIOError):
+            source.read()
+        os.write(writer, part)
+        assert source.read() == part
+    os.write(writer, b"last")
+    os.close(writer)
+    assert source.read() == b"last" and source.read() == b""
+    os.close(reader)
+
+
+def test_an_exception_of_a_signal_loses_nothing_that_was_read():
+    class Alarm(Exception):
+        pass
+
+    def raise_alarm(*_):
+        raise Alarm
+
+    reader, writer = os.pipe()
+    source = fastpipes.Reader(reader)
+    before = signal.signal(signal.SIGALRM, raise_alarm)
+    try:
+        for part in (b"0123", b"4567"):
+            os.write(writer, part)
+            signal.setitimer(signal.ITIMER_REAL, 0.2)
+            with pytest.raises(Alarm):
+                source.read()
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    buffer = bytearray(3)
+    assert source.readinto(buffer) == 3 and buffer == b"012"
+    assert source.read(2) == b"34"
+    os.write(writer, b"89")
+    os.close(writer)
+    assert source.read() == b"56789" and source.read() == b""
+    os.close(reader)
+
+
+def test_an_error_loses_nothing_that_was_read():
+    # The other end of a terminal that was closed: EIO, after what it had written.
+    master, slave = os.openpty()
+    tty.setraw(slave)
+    os.write(slave, b"written")
+    os.close(slave)
+    source = fastpipes.Reader(master)
+    for _ in range(2):
+        with pytest.raises(OSError) as raised:
+            source.read()
+        assert raised.value.errno == errno.EIO
+    assert source.read(100) == b"written"
+    os.close(master)
+
+
+def test_ctrl_c_ends_a_read_without_end():
+    script = """
+import fastpipes, os, signal, threading
+zero = open("/dev/zero", "rb", buffering=0)
+threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGINT)).start()
+try:
+    fastpipes.Reader(zero).read()
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+"""
+    limited = lambda: resource.setrlimit(resource.RLIMIT_CPU, (20, 20))  # noqa: E731
+    done = subprocess.run([sys.executable, "-c", script], stdout=subprocess.PIPE, preexec_fn=limited)
+    assert done.stdout == b"interrupted\n"
 
 
 def test_copies_report_progress_and_keep_what_was_not_delivered(tmp_path):
