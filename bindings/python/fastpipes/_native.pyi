@@ -95,7 +95,10 @@ class Writer:
 @final
 class Reader:
     """Buffered input with few, large reads. Don't set capacity if the writer uses vmsplice(2) and relies
-    on the pipe's size."""
+    on the pipe's size.
+
+    What file has buffered, as after readline(), is read first; with wait="never" not before its descriptor has
+    more, or is at its end. Of a text file that is what its `buffer` has, not what it has decoded."""
 
     def __new__(
         cls,
@@ -128,7 +131,12 @@ def copy(
 
     progress is called with the number of bytes so far, at the start, every interval seconds, and at the end;
     False ends the copy. copy_bytes only reads and writes, for files that are being modified. If bytes
-    were taken and not delivered, the exception has them as `undelivered`."""
+    were taken and not delivered, the exception has them as `undelivered`.
+
+    What src has buffered, as after readline(), comes first; of a text file that is what its `buffer` has, not
+    what it has decoded. To ask for it, Python may read a pipe or socket once, and waits for data before progress
+    is called: pass fileno() if nothing is buffered and that matters. With a limit, read on from src rather than from
+    its descriptor."""
 
 def set_pipe_size(file: _File, size: int) -> int:
     """Makes a pipe as large as size, or as close to that as this user may, and never smaller. Returns its

@@ -1,13 +1,18 @@
 //! Copies between descriptors, and the sizes of pipes.
 
-use std::time::Duration;
+use std::fs::File;
+use std::io::{self, Seek, Write};
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
 
-use fastpipe::relay::{Flow, Options, Progress, relay};
+use fastpipe::relay::{Activity, End, Flow, Options, Progress, RelayError, Relayed, relay};
+use fastpipe_handles::Descriptor;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
+use rustix::fs::{MemfdFlags, memfd_create};
 
 use crate::errors::exception;
-use crate::options;
+use crate::{options, read_ahead};
 
 /// Time between two looks at signals.
 const INTERVAL: Duration = Duration::from_millis(100);
@@ -16,7 +21,8 @@ const INTERVAL: Duration = Duration::from_millis(100);
 /// reads and writes. Returns how many. progress is called with the number of bytes so far, at the
 /// start, every interval seconds, and at the end; False ends the copy. copy_bytes only reads and
 /// writes, for files that are being modified. If bytes were taken and not delivered, the exception
-/// has them as `undelivered`.
+/// has them as `undelivered`. What src has buffered, as after readline(), comes first. To ask for that
+/// Python may read src once: with a limit, read on from src rather than from its descriptor.
 #[pyfunction]
 #[pyo3(signature = (src, dst, *, progress=None, interval=0.1, limit=None, copy_bytes=false, keep_capacity=false))]
 #[expect(clippy::too_many_arguments, reason = "keywords in Python")]
@@ -34,46 +40,37 @@ pub(crate) fn copy(
     let interval = Duration::try_from_secs_f64(interval)
         .map_err(|_| pyo3::exceptions::PyValueError::new_err("interval must be a positive time"))?;
     let mut settings = Options::new().interval(interval.clamp(Duration::from_millis(1), INTERVAL));
-    if let Some(limit) = limit {
-        settings = settings.limit(limit);
-    }
     if copy_bytes {
         settings = settings.copy();
     }
     settings = settings.raise_capacity(!keep_capacity);
-    let mut raised = None;
-    let mut called = None::<std::time::Instant>;
-    let done = py.detach(|| {
-        relay(input, output, &settings, |now: &Progress<'_>| {
-            let is_due = called.is_none_or(|before| before.elapsed() >= interval)
-                || now.activity == fastpipe::relay::Activity::Ended;
-            let went_on = Python::attach(|py| {
-                py.check_signals()?;
-                let Some(function) = progress.as_ref().filter(|_| is_due) else {
-                    return Ok(true);
-                };
-                called = Some(std::time::Instant::now());
-                // Only False ends the copy: most functions return nothing.
-                let result = function.call1(py, (now.given,))?;
-                Ok(result.extract::<bool>(py).unwrap_or(true))
-            });
-            match went_on {
-                Ok(true) => Flow::Continue,
-                Ok(false) => Flow::Stop,
-                Err(error) => {
-                    raised.get_or_insert(error);
-                    Flow::Stop
-                }
-            }
-        })
-    });
-    let (given, undelivered, error) = match done {
+    let mut watch = Watch {
+        progress,
+        interval,
+        before: 0,
+        is_last: false,
+        called: None,
+        raised: None,
+    };
+    if limit != Some(0)
+        && let Some(buffered) = read_ahead::buffered(src)?
+    {
+        let goes_on = watch.copy_read_ahead(py, &buffered, input, output, settings, limit)?;
+        if !goes_on {
+            return Ok(watch.before);
+        }
+    }
+    if let Some(limit) = limit {
+        settings = settings.limit(limit - watch.before);
+    }
+    watch.is_last = true;
+    let (given, undelivered, error) = match watch.relay(py, input, output, &settings) {
         Ok(done) => (done.given, done.undelivered, None),
         Err(error) => (error.given, error.undelivered, Some(error.source)),
     };
-    let error = raised.or_else(|| error.map(exception));
+    let error = watch.raised.or_else(|| error.map(exception));
     match error {
-        None if undelivered.is_empty() => Ok(given),
+        None if undelivered.is_empty() => Ok(watch.before + given),
         None => Err(with_undelivered(
             py,
             exception(std::io::Error::other(
@@ -83,6 +80,98 @@ pub(crate) fn copy(
         )?),
         Some(error) => Err(with_undelivered(py, error, &undelivered)?),
     }
+}
+
+/// Calls `progress`, and looks at signals, while bytes are relayed: first those that the source has read ahead,
+/// then the others.
+struct Watch {
+    progress: Option<Py<PyAny>>,
+    interval: Duration,
+    /// Bytes given by the relay before this one.
+    before: u64,
+    /// Whether the end of this relay is that of the copy.
+    is_last: bool,
+    called: Option<Instant>,
+    raised: Option<PyErr>,
+}
+
+impl Watch {
+    /// Gives what `buffered` has read ahead, up to `limit`, and takes from it exactly what was given. Returns
+    /// whether the copy goes on.
+    fn copy_read_ahead(
+        &mut self,
+        py: Python<'_>,
+        buffered: &Bound<'_, PyAny>,
+        input: Descriptor,
+        output: Descriptor,
+        settings: Options,
+        limit: Option<u64>,
+    ) -> PyResult<bool> {
+        let ahead = read_ahead::peek(buffered, input)?;
+        let limit = usize::try_from(limit.unwrap_or(u64::MAX)).unwrap_or(usize::MAX);
+        let bytes = &ahead.as_bytes()[..ahead.as_bytes().len().min(limit)];
+        if bytes.is_empty() {
+            return Ok(true);
+        }
+        let file = memory_file(bytes).map_err(exception)?;
+        let done = self.relay(py, &file, output, &settings);
+        // What was not delivered is still in the file's buffer.
+        let given = match &done {
+            Ok(done) => done.given,
+            Err(error) => error.given,
+        };
+        read_ahead::take(buffered, given as usize)?;
+        self.before = given;
+        if let Some(raised) = self.raised.take() {
+            return Err(raised);
+        }
+        let done = done.map_err(|error| exception(error.source))?;
+        Ok(done.end != End::Stopped)
+    }
+
+    fn relay(
+        &mut self,
+        py: Python<'_>,
+        input: impl AsFd + Send,
+        output: Descriptor,
+        settings: &Options,
+    ) -> Result<Relayed, RelayError> {
+        py.detach(|| relay(input, output, settings, |now: &Progress<'_>| self.look(now)))
+    }
+
+    fn look(&mut self, now: &Progress<'_>) -> Flow {
+        let is_end = self.is_last && now.activity == Activity::Ended;
+        let is_due = is_end
+            || self
+                .called
+                .is_none_or(|before| before.elapsed() >= self.interval);
+        let went_on = Python::attach(|py| {
+            py.check_signals()?;
+            let Some(function) = self.progress.as_ref().filter(|_| is_due) else {
+                return Ok(true);
+            };
+            self.called = Some(Instant::now());
+            // Only False ends the copy: most functions return nothing.
+            let result = function.call1(py, (self.before + now.given,))?;
+            Ok(result.extract::<bool>(py).unwrap_or(true))
+        });
+        match went_on {
+            Ok(true) => Flow::Continue,
+            Ok(false) => Flow::Stop,
+            Err(error) => {
+                self.raised.get_or_insert(error);
+                Flow::Stop
+            }
+        }
+    }
+}
+
+/// A file in memory, to be read from its start.
+fn memory_file(bytes: &[u8]) -> io::Result<File> {
+    let mut file = File::from(memfd_create("fastpipes", MemfdFlags::CLOEXEC)?);
+    file.write_all(bytes)?;
+    file.rewind()?;
+    Ok(file)
 }
 
 /// The exception with the bytes that were taken and not given.

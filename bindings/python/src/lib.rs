@@ -8,6 +8,7 @@ mod copying;
 mod errors;
 mod lent;
 mod options;
+mod read_ahead;
 mod reader;
 mod ring;
 mod shared;

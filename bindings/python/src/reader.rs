@@ -5,14 +5,15 @@ use std::ffi::c_int;
 use std::io::{self, ErrorKind, Read};
 use std::os::fd::{AsFd, AsRawFd};
 
+use fastpipe::Wait;
 use fastpipe_handles::Descriptor;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 use crate::errors::{exception, in_use};
 use crate::lent::Bytes;
-use crate::options;
 use crate::shared::Shared;
+use crate::{options, read_ahead};
 
 /// The longest read(2), in bytes.
 const MAX_READ: usize = 1 << 20;
@@ -20,7 +21,8 @@ const MAX_READ: usize = 1 << 20;
 /// A reader, and what comes before its bytes.
 struct State {
     reader: fastpipe::Reader<Descriptor>,
-    /// Bytes that were read and not returned yet, as by a `read()` that an error or a signal ended.
+    /// Bytes that were read and not returned yet: by the file itself, or by a `read()` that an error or a
+    /// signal ended.
     kept: VecDeque<u8>,
 }
 
@@ -53,10 +55,14 @@ impl Read for State {
 }
 
 /// Buffered input with few, large reads. Don't set capacity if the writer uses vmsplice(2) and
-/// relies on the pipe's size.
+/// relies on the pipe's size. What file has buffered, as after readline(), is read first; with
+/// wait="never" not before its descriptor has more, or is at its end.
 #[pyclass(frozen, weakref, module = "fastpipes")]
 pub(crate) struct Reader {
     shared: Shared<State>,
+    /// The buffered file until its read-ahead was taken: by the first call that reads, since it may wait.
+    buffered: Shared<Option<Py<PyAny>>>,
+    never_waits: bool,
     fd: c_int,
     /// Kept open.
     _file: Py<PyAny>,
@@ -72,9 +78,8 @@ impl Reader {
         buffer: Option<usize>,
         capacity: Option<usize>,
     ) -> PyResult<Self> {
-        let mut settings = fastpipe::Reader::builder()
-            .wait(options::wait(wait)?)
-            .interruptible(true);
+        let wait = options::wait(wait)?;
+        let mut settings = fastpipe::Reader::builder().wait(wait).interruptible(true);
         if let Some(bytes) = buffer {
             settings = settings.buffer(bytes);
         }
@@ -87,6 +92,8 @@ impl Reader {
                 reader: settings.open(fd).map_err(exception)?,
                 kept: VecDeque::new(),
             }),
+            buffered: Shared::new(read_ahead::buffered(file)?.map(Bound::unbind)),
+            never_waits: wait == Wait::Never,
             fd: fd.as_fd().as_raw_fd(),
             _file: file.clone().unbind(),
         })
@@ -95,6 +102,7 @@ impl Reader {
     /// Reads at least one byte into the buffer. Returns how many; 0 at the end.
     fn readinto(&self, py: Python<'_>, buffer: &Bound<'_, PyAny>) -> PyResult<usize> {
         let mut bytes = Bytes::writable(buffer)?;
+        self.take_read_ahead(py)?;
         let into = std::sync::Mutex::new(bytes.as_mut_slice());
         self.shared.run(py, |state| {
             let mut into = into
@@ -109,6 +117,7 @@ impl Reader {
     /// the next.
     #[pyo3(signature = (size=-1))]
     fn read<'py>(&self, py: Python<'py>, size: isize) -> PyResult<Bound<'py, PyBytes>> {
+        self.take_read_ahead(py)?;
         let Ok(size) = usize::try_from(size) else {
             return self.read_all(py);
         };
@@ -128,6 +137,25 @@ impl Reader {
 }
 
 impl Reader {
+    /// Keeps what the file has read ahead, once.
+    fn take_read_ahead(&self, py: Python<'_>) -> PyResult<()> {
+        let mut unasked = self.buffered.lock().ok_or_else(in_use)?;
+        let Some(buffered) = unasked.as_ref().map(|file| file.bind(py)) else {
+            return Ok(());
+        };
+        let fd = Descriptor::new(self.fd).ok_or_else(in_use)?;
+        if self.never_waits && read_ahead::could_wait(buffered, fd)? {
+            // Later bytes must not come before those that may be in the file.
+            return Err(exception(ErrorKind::WouldBlock.into()));
+        }
+        let ahead = read_ahead::peek(buffered, fd)?;
+        let mut state = self.shared.lock().ok_or_else(in_use)?;
+        read_ahead::take(buffered, ahead.as_bytes().len())?;
+        state.kept.extend(ahead.as_bytes());
+        *unasked = None;
+        Ok(())
+    }
+
     /// Reads everything. Until that is returned it is kept, so that no exception loses it.
     fn read_all<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
         while self.shared.run(py, State::keep_more)? {

@@ -275,6 +275,103 @@ def test_copies_report_progress_and_keep_what_was_not_delivered(tmp_path):
     os.close(broken[1])
 
 
+LINES = b"".join(b"%d\n" % n for n in range(100_000))
+
+
+@contextlib.contextmanager
+def a_buffered_source(kind, tmp_path):
+    """A file of LINES that can't seek, or can."""
+    (tmp_path / "lines").write_bytes(LINES)
+    if kind == "file":
+        with open(tmp_path / "lines", "rb") as file:
+            yield file
+    else:
+        with subprocess.Popen(["cat", tmp_path / "lines"], stdout=subprocess.PIPE) as child:
+            yield child.stdout
+
+
+@pytest.mark.parametrize("kind", ["file", "pipe"])
+@pytest.mark.parametrize("limit", [None, 100, 20_000])
+def test_a_copy_begins_with_what_was_read_ahead(kind, limit, tmp_path):
+    seen = []
+    with a_buffered_source(kind, tmp_path) as src, open(tmp_path / "out", "wb") as dst:
+        assert [src.readline(), src.readline()] == [b"0\n", b"1\n"]
+        rest = LINES[4:]
+        n = fastpipes.copy(src, dst, limit=limit, progress=seen.append, interval=0)
+        assert n == len(rest[:limit]) and seen[0] == 0 and seen[-1] == n and seen == sorted(seen)
+        assert (tmp_path / "out").read_bytes() == rest[:limit]
+        # Also from where it was stopped, and from its end.
+        assert fastpipes.copy(src, dst) == len(rest) - n
+        assert fastpipes.copy(src, dst) == 0
+    assert (tmp_path / "out").read_bytes() == rest
+
+
+@pytest.mark.parametrize("kind", ["file", "pipe"])
+def test_a_copy_that_ends_early_leaves_what_was_read_ahead(kind, tmp_path):
+    reader, writer = os.pipe()
+    os.close(reader)
+    with a_buffered_source(kind, tmp_path) as src:
+        assert src.readline() == b"0\n"
+        with pytest.raises(BrokenPipeError) as raised:
+            fastpipes.copy(src, writer)
+        assert not hasattr(raised.value, "undelivered")
+        with open(os.devnull, "wb") as null:
+            assert fastpipes.copy(src, null, limit=0) == 0
+            assert fastpipes.copy(src, null, progress=lambda n: False) == 0
+            with pytest.raises(ZeroDivisionError):
+                fastpipes.copy(src, null, progress=lambda n: 1 // 0)
+        assert src.read() == LINES[2:]
+    os.close(writer)
+
+
+def test_a_copy_of_a_seekable_file_does_not_fill_its_buffer(tmp_path):
+    (tmp_path / "lines").write_bytes(LINES)
+    with open(tmp_path / "lines", "rb") as src, open(os.devnull, "wb") as null:
+        assert fastpipes.copy(src, null, limit=10) == 10
+        assert os.read(src.fileno(), 10) == LINES[10:20]
+    with open(tmp_path / "lines", "r+b") as src, open(os.devnull, "wb") as null:
+        assert src.readline() == b"0\n"
+        assert fastpipes.copy(src, null) == len(LINES) - 2
+
+
+@pytest.mark.parametrize("kind", ["file", "pipe"])
+@pytest.mark.parametrize("wait", ["block", "never"])
+def test_a_reader_begins_with_what_was_read_ahead(kind, wait, tmp_path):
+    with a_buffered_source(kind, tmp_path) as file:
+        assert file.readline() == b"0\n"
+        source = fastpipes.Reader(file, wait=wait)
+        buffer = bytearray(5)
+        assert source.readinto(buffer) == 5
+        got = bytes(buffer) + source.read(7)
+        while len(got) < len(LINES) - 2:
+            with contextlib.suppress(BlockingIOError):
+                got += source.read()
+        assert got == LINES[2:]
+        assert source.read() == b""
+
+
+def test_a_reader_that_never_waits_keeps_the_order_of_what_was_read_ahead():
+    reader, writer = os.pipe()
+    os.write(writer, b"first\nsecond\n")
+    with open(reader, "rb") as file:
+        assert file.readline() == b"first\n"
+        source = fastpipes.Reader(file, wait="never")
+        with pytest.raises(BlockingIOError):
+            source.read()
+        os.write(writer, b"third\n")
+        assert source.read() == b"second\nthird\n"
+        os.close(writer)
+        assert source.read() == b""
+
+
+def test_a_reader_of_a_pipe_without_data_is_made_at_once():
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+        source = fastpipes.Reader(child.stdout)
+        child.stdin.write(b"echo")
+        child.stdin.close()
+        assert source.read() == b"echo"
+
+
 FRAME = 640 * 480 * 3
 
 
