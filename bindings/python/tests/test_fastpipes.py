@@ -350,6 +350,20 @@ def test_a_reader_begins_with_what_was_read_ahead(kind, wait, tmp_path):
         assert source.read() == b""
 
 
+def test_what_the_buffer_of_a_text_file_or_socket_has_comes_first(tmp_path):
+    (tmp_path / "lines").write_bytes(LINES)
+    with open(tmp_path / "lines") as text, open(tmp_path / "out", "wb") as dst:
+        text.buffer.readline()
+        assert fastpipes.copy(text, dst) == len(LINES) - 2
+    here, there = socket.socketpair()
+    there.sendall(b"header\nbody")
+    there.close()
+    with here, here.makefile("rb") as file, open(tmp_path / "out", "ab") as dst:
+        assert file.readline() == b"header\n"
+        assert fastpipes.copy(file, dst) == 4
+    assert (tmp_path / "out").read_bytes() == LINES[2:] + b"body"
+
+
 def test_a_reader_that_never_waits_keeps_the_order_of_what_was_read_ahead():
     reader, writer = os.pipe()
     os.write(writer, b"first\nsecond\n")
@@ -540,6 +554,8 @@ calls = {
     "commit": lambda: out.commit(len(out.lend(8 << 20))),
     "read": lambda: fastpipes.Reader(os.pipe()[0]).read(),
     "copy": lambda: fastpipes.copy(os.pipe()[0], os.devnull_fd),
+    "read of a buffered file": lambda: fastpipes.Reader(open(os.pipe()[0], "rb")).read(),
+    "copy of a buffered file": lambda: fastpipes.copy(open(os.pipe()[0], "rb"), os.devnull_fd),
     "peek": lambda: consumer.peek(1),
     "lend": lambda: [producer.commit(len(producer.lend(1))) for _ in range(9)],
 }
@@ -553,7 +569,10 @@ except KeyboardInterrupt:
 """
 
 
-@pytest.mark.parametrize("call", ["write", "commit", "read", "copy", "peek", "lend"])
+BUFFERED = ["read of a buffered file", "copy of a buffered file"]
+
+
+@pytest.mark.parametrize("call", ["write", "commit", "read", "copy", "peek", "lend", *BUFFERED])
 def test_ctrl_c_ends_every_wait(call):
     child = subprocess.Popen([sys.executable, "-c", INTERRUPTED, call], stdout=subprocess.PIPE)
     assert child.stdout.readline() == b"ready\n"
