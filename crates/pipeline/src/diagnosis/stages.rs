@@ -94,7 +94,7 @@ impl Observed {
             .is_none_or(|io| io.reads == 0 && (io.writes == 0 || writes_files))
     }
 
-    /// The children for which it may poll: see [`may_poll_for_children`](Self::may_poll_for_children).
+    /// Its children, if it may poll for their end: it mainly waits for a timer, and moves nothing.
     pub fn polled_children(&self) -> Option<&Children> {
         self.children
             .as_ref()
