@@ -4,7 +4,7 @@ mod look;
 mod remembered;
 
 use std::cmp::Reverse;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
@@ -66,8 +66,8 @@ pub(crate) struct Tally {
     thread: Option<i32>,
     /// The thread to begin with in the next sample.
     next: usize,
-    /// How long threads that have ended since the counters were read first had waited for a processor.
-    delayed_before_end: Duration,
+    /// How long each thread that has ended since the counters were read first had waited for a processor.
+    delayed_before_end: BTreeMap<i32, Duration>,
     /// Whether its system calls may not be read.
     pub(crate) hides_calls: bool,
     first: (Instant, Counters),
@@ -129,7 +129,7 @@ impl Tally {
             counts: StateCounts::default(),
             thread: None,
             next: 0,
-            delayed_before_end: Duration::ZERO,
+            delayed_before_end: BTreeMap::new(),
             hides_calls: false,
         };
         let files = tally.at(proc, fd_budget).files;
@@ -299,9 +299,11 @@ impl Tally {
         // Threads that have ended count as one, as those that a program starts for one task after another.
         let living: Duration = threads.iter().map(|(ran, _)| *ran).sum();
         let ended = ran.saturating_sub(living).min(counted);
-        let ended_queued = self
-            .delayed_before_end
-            .min(counted.mul_f64(limits.contention));
+        // What was read last may have some of them still: it stays if the process has ended.
+        let others = self.delayed_before_end.iter();
+        let others = others.filter(|(tid, _)| !last.threads.contains_key(tid));
+        let ended_delayed: Duration = others.map(|(_, delayed)| *delayed).sum();
+        let ended_queued = ended_delayed.min(counted.mul_f64(limits.contention));
         threads.push((ended, ended_queued));
         let longest = threads.iter().map(|(ran, queued)| *ran + *queued).max();
         let io = self.own_io();
@@ -309,7 +311,7 @@ impl Tally {
             counts: self.counts.clone(),
             counted,
             ran,
-            delayed: last.delayed.saturating_sub(first.delayed) + self.delayed_before_end,
+            delayed: last.delayed.saturating_sub(first.delayed) + ended_delayed,
             in_kernel: last.in_kernel.saturating_sub(first.in_kernel),
             queued: threads.iter().map(|(_, queued)| *queued).sum(),
             longest: longest.unwrap_or_default(),
@@ -333,7 +335,7 @@ impl Tally {
         // The next time begins now.
         self.is_from_start = true;
         self.start = Start::default();
-        self.delayed_before_end = Duration::ZERO;
+        self.delayed_before_end.clear();
         self.groups.drain(..self.groups.len().saturating_sub(1));
         self.children.restart();
         self.first = self.last.clone();

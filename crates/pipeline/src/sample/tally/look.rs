@@ -62,7 +62,7 @@ impl Tally {
         let first = self.next;
         let (mut nth, mut examined) = (0, 0);
         let mut has_run = false;
-        let mut ended = Duration::ZERO;
+        let mut ended = Vec::new();
         watches.retain_mut(|watch| {
             let is_due = (nth + before - first % before) % before < MAX_THREADS;
             nth += 1;
@@ -73,11 +73,11 @@ impl Tally {
             let seen = watch.sample(&at, ends);
             has_run |= seen.unwrap_or(true);
             if seen.is_none() {
-                ended += watch.delayed();
+                ended.push((watch.files.tid, watch.delayed()));
             }
             seen.is_some()
         });
-        self.delayed_before_end += ended;
+        self.delayed_before_end.extend(ended);
         self.due.children = !watches.is_empty()
             // Only a process that runs gets its first child. Looking for children takes longer than a sample.
             && (has_run || !self.children.has_none())
