@@ -1,5 +1,6 @@
 mod children;
 mod idle;
+mod looks_after;
 mod pausing;
 mod processors;
 mod room;
