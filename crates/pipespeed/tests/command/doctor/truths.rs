@@ -1,5 +1,7 @@
 //! What doctor says of a stage, beside what is true of it: planted, or counted by the kernel.
 
+mod children;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -338,54 +340,6 @@ fn a_splicing_stage_has_the_rate_of_its_neighbours() {
     }
 }
 
-/// What a shell's children do: compute, wait for a timer, wait for a lock.
-#[test]
-fn a_shell_is_named_with_what_its_children_do() {
-    let directory = scratch();
-    let lock = directory.path().join("lock");
-    let held = fs::File::create(&lock).unwrap();
-    held.lock().unwrap();
-    let lock = lock.display();
-    for (program, script, words) in [
-        (
-            "xargs",
-            "yes x | xargs -P4 -I{} sh -c 'head -c 20000000 /dev/zero | md5sum' | cat".to_owned(),
-            "waits for its child",
-        ),
-        (
-            "bash",
-            "bash -c 'while :; do echo; sleep .05; done' | cat".to_owned(),
-            "waits for a timer",
-        ),
-        (
-            "flock",
-            format!("bash -c 'echo; flock {lock} true; :' | cat"),
-            "a file lock 100 % of the time",
-        ),
-    ] {
-        if !has_program(program) {
-            continue;
-        }
-        let mut group = Group::default();
-        let pipeline = group.script(&format!("{script} >/dev/null; :"));
-        child(pipeline, "cat");
-        let found = eventually(|| {
-            let text = group.examine("").succeeded().unwrapped();
-            text.contains(words).then_some(text)
-        });
-        let text = found.unwrap_or_else(|| panic!("{}", group.examine("").unwrapped()));
-        if program == "bash" {
-            assert_contains(&text, &["waits for its child sleep, which"]);
-        }
-        if program == "xargs" {
-            // On a busy machine they mainly wait.
-            let does = ["run", "waits for a processor", "wait for a processor"];
-            assert!(does.iter().any(|words| text.contains(words)), "{text}");
-            assert!(!text.contains("Only a faster xargs"), "{text}");
-        }
-    }
-}
-
 /// A writer sleeps until a whole page of its pipe has been read, and a pipe fills up for a while
 /// before it is full.
 #[test]
@@ -415,80 +369,6 @@ fn a_reader_that_takes_little_at_a_time_is_named() {
         });
         assert!(found.is_some(), "{last}");
     }
-}
-
-/// The child that the processors work for is named first, not one beside it.
-#[test]
-fn of_several_children_the_one_that_runs_most_is_named_first() {
-    let mut group = Group::default();
-    let script = "while :; do head -c 20000000 /dev/zero | gzip -9; done | cat >/dev/null; :";
-    let pipeline = group.script(&format!("exec bash -c '{script}'"));
-    child(pipeline, "gzip");
-    let found = eventually(|| {
-        let (text, record, _) = examine(pipeline, pipeline);
-        let first = bottleneck(&record)?["children"]["names"][0]
-            .as_str()?
-            .to_owned();
-        Some((first, text))
-    });
-    let (first, text) = found.unwrap();
-    assert_eq!(first, "gzip", "{text}");
-}
-
-/// A busy process that a script has left in the background, with its output, writes nothing there: what holds up
-/// the reader is the script's pause.
-#[test]
-fn who_was_left_in_the_background_is_left_out() {
-    let mut group = Group::default();
-    // Whoever runs the tests may ignore these signals, as what is in the background does.
-    let shell = "exec env --default-signal=INT,QUIT sh -c";
-    let loops = "sha256sum /dev/zero & while :; do date; sleep 0.1; done";
-    let pipeline = group.script(&format!("{shell} '({loops}) | cat >/dev/null; :'"));
-    let (left, cat) = (child(pipeline, "sha256sum"), child(pipeline, "cat"));
-    let found = eventually(|| {
-        let (text, record, _) = examine(cat, left);
-        let bottleneck = bottleneck(&record)?;
-        let name = bottleneck["stage"]["name"].as_str()?;
-        let bystander = bottleneck["bystanders"][0]["pid"].as_u64();
-        (name == "sh" && bystander == Some(left.into())).then_some(text)
-    });
-    assert_contains(&found.unwrap(), &["waits for a timer", "it was left out"]);
-}
-
-/// The running time of a process, with that of threads that have ended, in seconds.
-fn ran(pid: u32) -> f64 {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
-    let (_, fields) = stat.rsplit_once(") ").unwrap();
-    let fields: Vec<&str> = fields.split(' ').collect();
-    let ticks: f64 = fields[11].parse::<f64>().unwrap() + fields[12].parse::<f64>().unwrap();
-    ticks / rustix::param::clock_ticks_per_second() as f64
-}
-
-/// A program that starts a thread for each task, as samtools sort does.
-#[test]
-fn threads_that_have_ended_ran_too() {
-    if !has_python("import hashlib") {
-        return;
-    }
-    let mut group = Group::default();
-    let code = "import sys, threading, hashlib\n\
-                def work(): hashlib.pbkdf2_hmac('sha256', b'a', b'b', 100000)\n\
-                while sys.stdin.buffer.read(1 << 20):\n \
-                t = threading.Thread(target=work); t.start(); t.join(); print(1)";
-    let pipeline = group.script(&format!(
-        "cat /dev/zero | python3 -c \"{code}\" | cat >/dev/null; :"
-    ));
-    let python = child(pipeline, "python3");
-    let found = eventually(|| {
-        let (began, before) = (std::time::Instant::now(), ran(python));
-        let (text, record, _) = examine(pipeline, python);
-        let share = (ran(python) - before) / began.elapsed().as_secs_f64();
-        let runs = number(&process(&record, python)["shares"]["runs"]);
-        assert!((runs - share).abs() < 0.15, "{share}: {text}");
-        let bottleneck = bottleneck(&record)?;
-        (bottleneck["stage"]["pid"] == python).then_some(())
-    });
-    found.expect("python is the bottleneck");
 }
 
 /// Whether there is a sentence that nothing is wrong.
