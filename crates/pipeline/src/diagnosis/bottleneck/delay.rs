@@ -96,19 +96,40 @@ fn load_of(process: &Observed) -> f64 {
     per_s(process, process.ran_s + process.children_ran_s)
 }
 
-/// How many processors the children of a stage use that are none of these stages, nor below one of them.
-fn children_load(stage: &Observed, stages: &[&Observed]) -> f64 {
-    let find = |pid: i32| stages.iter().find(|other| other.process.id.pid == pid);
-    let is_below = |other: &&&Observed| {
-        let nearest = above(other).find_map(find);
-        nearest.is_some_and(|nearest| nearest.process.id == stage.process.id)
+/// How many processors a stage uses.
+#[derive(Clone, Copy)]
+struct Load<'a> {
+    stage: &'a Observed,
+    /// By itself.
+    own: f64,
+    /// By its children that are no stages, nor below one.
+    children: f64,
+}
+
+impl Load<'_> {
+    fn total(self) -> f64 {
+        self.own + self.children
+    }
+}
+
+/// How many processors each of these stages uses.
+fn loads<'a>(stages: &[&'a Observed]) -> Vec<Load<'a>> {
+    let pids: BTreeSet<i32> = stages.iter().map(|stage| stage.process.id.pid).collect();
+    let mut counted: BTreeMap<i32, f64> = BTreeMap::new();
+    for stage in stages {
+        if let Some(nearest) = above(stage).find(|pid| pids.contains(pid)) {
+            *counted.entry(nearest).or_default() += load_of(stage);
+        }
+    }
+    let load = |stage: &&'a Observed| {
+        let below = counted.get(&stage.process.id.pid).copied();
+        Load {
+            stage,
+            own: per_s(stage, stage.ran_s),
+            children: (per_s(stage, stage.children_ran_s) - below.unwrap_or_default()).max(0.0),
+        }
     };
-    let counted: f64 = stages
-        .iter()
-        .filter(is_below)
-        .map(|other| load_of(other))
-        .sum();
-    (per_s(stage, stage.children_ran_s) - counted).max(0.0)
+    stages.iter().map(load).collect()
 }
 
 /// The processes that were started by each one, as far as they were observed.
@@ -319,18 +340,15 @@ pub(super) fn delay(
     let place = Some(allowed);
     let usages: Vec<_> = observation.load.among(place).collect();
     let stages = &with_neighbours(observation, stages, stage)[..];
-    let there = stages.iter().filter(|other| may_run_on(other, place));
-    let loads = there.map(|stage| {
-        let own = per_s(stage, stage.ran_s);
-        (stage, own + children_load(stage, stages))
-    });
-    let largest = loads.clone().max_by(|a, b| a.1.total_cmp(&b.1));
+    let mut loads = loads(stages);
+    loads.retain(|load| may_run_on(load.stage, place));
+    let largest = loads.iter().max_by(|a, b| a.total().total_cmp(&b.total()));
     let children = stage.children.as_ref();
     let share_them = children.is_some_and(|children| use_share(children, MIN_OWN_LOAD, &usages));
     let busy: f64 = usages.iter().map(|usage| usage.busy).sum();
     let steal: f64 = usages.iter().map(|usage| usage.steal).sum();
     // While stages ran that have ended, others had no more than what these left.
-    let left = usages.len() as f64 - loads.map(|(_, load)| load).sum::<f64>();
+    let left = usages.len() as f64 - loads.iter().map(|load| load.total()).sum::<f64>();
     let others = (busy - steal - own_load(observation, stages, place))
         .min(left)
         .max(0.0);
@@ -359,13 +377,20 @@ pub(super) fn delay(
     } else if (count > usages.len() || share_them || fills_them)
         && busy >= MIN_BUSY * usages.len() as f64
     {
-        let (largest, load) = largest.map_or((stage, 0.0), |(stage, load)| (*stage, load));
-        let of_children = children_load(largest, stages);
-        let are_children = of_children >= MIN_AT_ONCE;
-        let used = if are_children { of_children } else { load };
+        let largest = largest.copied().unwrap_or(Load {
+            stage,
+            own: 0.0,
+            children: 0.0,
+        });
+        let are_children = largest.children >= MIN_AT_ONCE;
+        let used = if are_children {
+            largest.children
+        } else {
+            largest.total()
+        };
         Delay::OwnStages {
             stages: count.max(1),
-            largest: largest.who(),
+            largest: largest.stage.who(),
             used: used.min(usages.len() as f64),
             are_children,
             allowed: allowed.clone(),

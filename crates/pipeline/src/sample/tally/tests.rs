@@ -164,6 +164,38 @@ fn a_childless_process_is_asked_for_children_again_only_once_it_ran() {
     assert!(rests && finds && goes_on, "{tally:?}");
 }
 
+#[test]
+fn how_long_a_process_waited_for_a_processor_counts_once_if_it_has_ended() {
+    use std::os::unix::process::CommandExt;
+
+    let (proc, fd_budget) = (Proc::default(), FdBudget::new());
+    // Two that share a processor.
+    let script = "(while :; do :; done) & while :; do :; done";
+    let mut shell = Command::new("taskset");
+    let shell = shell.args(["-c", "0", "sh", "-c", script]);
+    let Ok(mut shell) = shell.process_group(0).spawn() else {
+        return pipespeed_testing::skip("no taskset");
+    };
+    let pid = Pid::from_child(&shell);
+    let mut scanner = Scanner::default();
+    scanner.read_all(&proc, &[]);
+    let process = scanner.graph.processes[&pid.as_raw_pid()].clone();
+    let mut tally = Tally::new(&proc, process, true, &fd_budget);
+    let waits = eventually(|| {
+        tally.sample(&proc, &fd_budget);
+        tally.update(&proc, &fd_budget);
+        let delayed = tally.slice(ProcessorLimits::default()).delayed;
+        (delayed > Duration::from_millis(50)).then_some(delayed)
+    });
+    kill_process_group(pid, Signal::KILL).unwrap();
+    shell.wait().unwrap();
+    tally.sample(&proc, &fd_budget);
+    let slice = tally.slice(ProcessorLimits::default());
+    assert_eq!(Some(slice.delayed), waits);
+    assert!(slice.queued <= slice.delayed, "{slice:?}");
+    assert!(!tally.delayed_before_end.is_empty(), "{tally:?}");
+}
+
 /// Of an inherited pipe it may wait for anybody.
 #[test]
 fn who_waits_for_a_timer_or_a_pipe_of_its_own_may_wait_for_a_living_child() {
