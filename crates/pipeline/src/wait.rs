@@ -4,7 +4,7 @@
 mod call;
 mod thread;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use pipespeed_base::named;
 use serde::Serialize;
@@ -158,6 +158,12 @@ impl Outside {
             self,
             Outside::Timer | Outside::SocketOrTimer | Outside::EventOrTimer | Outside::LockOrTimer
         )
+    }
+
+    /// The longest of these waits, which are shares of the time.
+    pub fn longest(waits: &BTreeMap<Outside, f64>) -> Option<Outside> {
+        let longest = waits.iter().max_by(|a, b| a.1.total_cmp(b.1))?;
+        Some(*longest.0)
     }
 
     /// Its name in a sentence: "waits for ...".

@@ -1,5 +1,7 @@
 //! What the bottleneck of a pipeline does, and what would help.
 
+use std::collections::BTreeMap;
+
 use pipespeed_host::CpuList;
 use pipespeed_pipeline::diagnosis::{Bottleneck, Delay};
 use pipespeed_pipeline::sample::{Children, Shares};
@@ -30,8 +32,8 @@ enum MainActivity {
 }
 
 impl MainActivity {
-    fn main(shares: &Shares, outside: Option<Outside>) -> Self {
-        let outside = outside.unwrap_or(Outside::Other);
+    fn main(shares: &Shares, outside: &BTreeMap<Outside, f64>) -> Self {
+        let outside = Outside::longest(outside).unwrap_or(Outside::Other);
         let all = [
             (shares.runs, MainActivity::Runs),
             (shares.queued, MainActivity::WaitsForProcessor),
@@ -55,7 +57,7 @@ fn own_activity(bottleneck: &Bottleneck) -> MainActivity {
     if private_waits(bottleneck) > largest {
         MainActivity::WaitsForPipe
     } else {
-        MainActivity::main(shares, bottleneck.outside)
+        MainActivity::main(shares, &bottleneck.outside)
     }
 }
 
@@ -101,16 +103,41 @@ pub(super) fn waits_for(bottleneck: &Bottleneck) -> Option<String> {
     match own_activity(bottleneck) {
         MainActivity::WaitsForProcessor => Some("a processor".to_owned()),
         MainActivity::WaitsForDisk => Some("a disk".to_owned()),
-        MainActivity::WaitsFor(outside) => Some(outside.name().to_owned()),
+        MainActivity::WaitsFor(longest) => Some(outside_names(bottleneck, longest)),
         MainActivity::Runs | MainActivity::WaitsForPipe | MainActivity::IsStopped => None,
     }
 }
 
-/// What the children waited for most, outside of pipes.
-fn main_wait(children: &Children) -> Option<Outside> {
-    let outside = children.outside.iter();
-    let most = outside.max_by(|a, b| a.1.total_cmp(b.1))?;
-    Some(*most.0)
+/// What was waited for outside of pipes for a while, with its shares of the time, the longest first. `children`
+/// are those that are meant by "a child process".
+fn long_waits(
+    outside: &BTreeMap<Outside, f64>,
+    children: Option<&Children>,
+    least: f64,
+) -> Vec<(String, f64)> {
+    let name = |outside: Outside| match children.and_then(|children| children.names.first()) {
+        Some(child) if outside == Outside::Child => format!("its child {child}"),
+        _ => outside.name().to_owned(),
+    };
+    let mut waits: Vec<(String, f64)> = outside
+        .iter()
+        .filter(|(_, share)| **share >= least)
+        .map(|(outside, share)| (name(*outside), *share))
+        .collect();
+    waits.sort_by(|a, b| b.1.total_cmp(&a.1));
+    waits
+}
+
+/// What a stage waits for outside of pipes, without what takes less than half as long as the longest wait.
+fn outside_names(bottleneck: &Bottleneck, longest: Outside) -> String {
+    let outside = &bottleneck.outside;
+    let least = outside.get(&longest).copied().unwrap_or_default() / 2.0;
+    let waits = long_waits(outside, bottleneck.also_awaited.as_ref(), least);
+    if waits.is_empty() {
+        longest.name().to_owned()
+    } else {
+        list(waits.into_iter().map(|(what, _)| what))
+    }
 }
 
 fn percent(share: f64) -> String {
@@ -120,7 +147,11 @@ fn percent(share: f64) -> String {
 fn does(bottleneck: &Bottleneck, activity: MainActivity, shares: &Shares) -> String {
     match &bottleneck.children {
         Some(children) => describe_children(children),
-        None => state(activity, shares, private_waits(bottleneck), true),
+        None => {
+            let children = bottleneck.also_awaited.as_ref();
+            let waits = long_waits(&bottleneck.outside, children, MIN_MENTIONED);
+            state(activity, shares, waits, private_waits(bottleneck), true)
+        }
     }
 }
 
@@ -146,10 +177,12 @@ pub(super) fn name_children(children: &Children) -> String {
     };
     let activity = children_activity(children);
     let state = if children.are_short {
-        rough_state(activity, children, is_one)
+        rough_state(children, is_one)
     } else {
         let shares = &children.shares;
-        state(activity, shares, shares.blocked + shares.starved, is_one)
+        let waits = long_waits(&children.outside, None, MIN_MENTIONED);
+        let on_pipes = shares.blocked + shares.starved;
+        state(activity, shares, waits, on_pipes, is_one)
     };
     let processors = if children.processors >= 1.0 + MIN_MENTIONED {
         format!(" ({} processors)", significant(children.processors))
@@ -167,28 +200,25 @@ fn children_activity(children: &Children) -> MainActivity {
     if shares.blocked + shares.starved > largest {
         MainActivity::WaitsForPipe
     } else {
-        MainActivity::main(shares, main_wait(children))
+        MainActivity::main(shares, &children.outside)
     }
 }
 
 /// `mostly waits for a timer`, or `runs and waits for a disk` if both are much: the shares of
 /// short-lived children are uncertain.
-fn rough_state(activity: MainActivity, children: &Children, is_one: bool) -> String {
+fn rough_state(children: &Children, is_one: bool) -> String {
     let shares = &children.shares;
-    let outside = match activity {
-        MainActivity::WaitsFor(outside) => outside,
-        _ => main_wait(children).unwrap_or(Outside::Other),
-    };
-    let mut waits = [
-        (shares.queued, "a processor"),
-        (shares.disk, "a disk"),
-        (shares.elsewhere, outside.name()),
-        (shares.blocked + shares.starved, "a pipe of its own"),
+    let mut waits = long_waits(&children.outside, None, 0.0);
+    let others = [
+        ("a processor", shares.queued),
+        ("a disk", shares.disk),
+        ("a pipe of its own", shares.blocked + shares.starved),
     ];
-    waits.sort_by(|a, b| b.0.total_cmp(&a.0));
-    let least = waits[0].0.max(shares.runs).max(shares.stopped) / 2.0;
-    let much = waits.iter().filter(|(share, _)| *share >= least);
-    let waits: Vec<String> = much.map(|(_, what)| (*what).to_owned()).collect();
+    waits.extend(others.map(|(what, share)| (what.to_owned(), share)));
+    waits.sort_by(|a, b| b.1.total_cmp(&a.1));
+    let least = waits[0].1.max(shares.runs).max(shares.stopped) / 2.0;
+    let much = waits.into_iter().filter(|(_, share)| *share >= least);
+    let waits: Vec<String> = much.map(|(what, _)| what).collect();
     let s = if is_one { "s" } else { "" };
     let mut all = Vec::new();
     if shares.runs >= least {
@@ -208,9 +238,15 @@ fn rough_state(activity: MainActivity, children: &Children, is_one: bool) -> Str
     }
 }
 
-/// `runs 55 % of the time and waits for a processor 40 %`. `on_pipes` is how long it waits on pipes of
-/// its own.
-fn state(activity: MainActivity, shares: &Shares, on_pipes: f64, is_one: bool) -> String {
+/// `runs 55 % of the time and waits for a processor 40 %`. `outside` is what it waits for outside of pipes,
+/// `on_pipes` how long it waits on pipes of its own.
+fn state(
+    activity: MainActivity,
+    shares: &Shares,
+    outside: Vec<(String, f64)>,
+    on_pipes: f64,
+    is_one: bool,
+) -> String {
     let s = if is_one { "s" } else { "" };
     let waits = |what: &str, share: f64| format!("wait{s} for {what} {}", percent(share));
     let runs = (shares.runs, format!("run{s} {}", percent(shares.runs)));
@@ -218,12 +254,23 @@ fn state(activity: MainActivity, shares: &Shares, on_pipes: f64, is_one: bool) -
     let disk = (shares.disk, waits("a disk", shares.disk));
     let pipe = (on_pipes, waits("a pipe of its own", on_pipes));
     let (first, others) = match activity {
-        MainActivity::Runs => (runs, [queued, disk, pipe]),
-        MainActivity::WaitsForProcessor => (queued, [runs, disk, pipe]),
-        MainActivity::WaitsForDisk => (disk, [runs, queued, pipe]),
-        MainActivity::WaitsForPipe => (pipe, [runs, queued, disk]),
-        MainActivity::WaitsFor(outside) => {
-            return format!("{} of the time", waits(outside.name(), shares.elsewhere));
+        // What it waits for outside of pipes is said with what helps.
+        MainActivity::Runs => (runs, vec![queued, disk, pipe]),
+        MainActivity::WaitsForProcessor => (queued, vec![runs, disk, pipe]),
+        MainActivity::WaitsForDisk => (disk, vec![runs, queued, pipe]),
+        MainActivity::WaitsForPipe => (pipe, vec![runs, queued, disk]),
+        MainActivity::WaitsFor(longest) => {
+            let unknown = || vec![(longest.name().to_owned(), shares.elsewhere)];
+            let all = if outside.is_empty() {
+                unknown()
+            } else {
+                outside
+            };
+            let mut all = all.into_iter();
+            let first = all.next().map(|(what, share)| waits(&what, share));
+            let others = all.map(|(what, share)| format!("for {what} {}", percent(share)));
+            let first = format!("{} of the time", first.unwrap_or_default());
+            return list(std::iter::once(first).chain(others));
         }
         MainActivity::IsStopped => {
             let verb = if is_one { "is" } else { "are" };
@@ -233,8 +280,11 @@ fn state(activity: MainActivity, shares: &Shares, on_pipes: f64, is_one: bool) -
     let others = others
         .into_iter()
         .filter(|(share, _)| *share >= MIN_MENTIONED);
-    let others: Vec<String> = others.map(|(_, text)| text).collect();
-    let all = std::iter::once(format!("{} of the time", first.1)).chain(others);
+    let mut all = vec![format!("{} of the time", first.1)];
+    all.extend(others.map(|(_, text)| text));
+    if activity != MainActivity::Runs {
+        all.extend(outside.iter().map(|(what, share)| waits(what, *share)));
+    }
     list(all)
 }
 
@@ -269,7 +319,7 @@ fn describe_delay(delay: &Delay, is_one: bool) -> String {
             allowed,
             processors,
         } => format!(
-            "other processes use {} of {} (end them, move them or give them less weight)",
+            "other processes use {} of {} (end or move them)",
             significant(*processors),
             place(allowed)
         ),

@@ -84,10 +84,12 @@ pub struct Bottleneck {
     pub certainty: Certainty,
     /// Its shares of time.
     pub shares: Shares,
-    /// What it waited for outside of pipes, most of the time.
-    pub outside: Option<Outside>,
+    /// The shares of its waits outside of pipes.
+    pub outside: BTreeMap<Outside, f64>,
     /// What its children did, if it mainly waited for them.
     pub children: Option<Children>,
+    /// What they did, if it waited for them for a smaller part of the time.
+    pub also_awaited: Option<Children>,
     /// The time for which its threads were ready to run, and did not, added up, as a share of the
     /// time: some may wait while another one runs.
     pub threads_queued: f64,
@@ -127,15 +129,12 @@ impl Bottleneck {
     /// What it mainly waits for outside of the pipeline, itself or the children for which it waits.
     pub fn awaited(&self) -> Option<Outside> {
         let (shares, outside) = match &self.children {
-            Some(children) => {
-                let shares = children.outside.iter();
-                let most = shares.max_by(|a, b| a.1.total_cmp(b.1));
-                (&children.shares, most.map(|most| *most.0))
-            }
-            None => (&self.shares, self.outside),
+            Some(children) => (&children.shares, &children.outside),
+            None => (&self.shares, &self.outside),
         };
         let others = [shares.runs, shares.queued, shares.disk, shares.stopped];
-        outside.filter(|_| others.iter().all(|share| shares.elsewhere > *share))
+        let is_main = others.iter().all(|share| shares.elsewhere > *share);
+        Outside::longest(outside).filter(|_| is_main)
     }
 }
 
@@ -306,14 +305,13 @@ impl<'a> Candidate<'a> {
         }
     }
 
-    /// What it mainly waits for outside of the pipeline.
-    fn outside(&self) -> Option<Outside> {
-        let on_sockets = self.socket_waits > self.stage.shares.elsewhere;
-        if on_sockets {
-            Some(Outside::Socket)
-        } else {
-            self.stage.mainly()
+    /// The shares of its waits outside of the pipeline.
+    fn outside(&self) -> BTreeMap<Outside, f64> {
+        let mut outside = self.stage.outside.clone();
+        if self.socket_waits > 0.0 {
+            *outside.entry(Outside::Socket).or_default() += self.socket_waits;
         }
+        outside
     }
 
     /// What its children did, if it mainly waits for them.
@@ -327,6 +325,13 @@ impl<'a> Candidate<'a> {
             && own.into_iter().all(|share| for_children >= share);
         let children = stage.children.as_ref();
         children.filter(|_| is_mainly || for_children >= MIN_THROUGH_CHILDREN)
+    }
+
+    /// What its children did, if it waits for them for a smaller part of the time.
+    fn also_awaited(&self) -> Option<&'a Children> {
+        let children = self.stage.children.as_ref();
+        let is_mainly = self.awaited_children().is_some();
+        children.filter(|_| !is_mainly && self.stage.waits_for_children() >= MIN_TURNS)
     }
 
     /// The mean of the share of time in which the stage does not wait for pipes, of how full
@@ -415,6 +420,7 @@ fn bottleneck(observation: &Observation, stages: &[&Observed], edges: &[Edge]) -
         shares: best.shares(),
         outside: best.outside(),
         children: children.cloned(),
+        also_awaited: best.also_awaited().cloned(),
         threads_queued: per_s(stage, stage.delayed_s),
         delay: cause_of_delay(observation, stages, stage, children),
         is_stopped: stage.threads.contains(&ThreadState::Stopped),

@@ -30,9 +30,7 @@ impl Observed {
 
     /// What it waited for most, outside of pipes.
     pub fn mainly(&self) -> Option<Outside> {
-        let shares = self.outside.iter();
-        let most = shares.max_by(|a, b| a.1.total_cmp(b.1))?;
-        Some(*most.0)
+        Outside::longest(&self.outside)
     }
 
     /// Whether it was there for long enough: see [`Observation::min_samples`].

@@ -366,7 +366,7 @@ mod tests {
             .as_ref()
             .expect("a stage is the bottleneck");
         assert_eq!(
-            (bottleneck.stage.pid, bottleneck.outside),
+            (bottleneck.stage.pid, Outside::longest(&bottleneck.outside)),
             (1, Some(Outside::Socket))
         );
     }

@@ -5,7 +5,14 @@ use pipespeed_pipeline::diagnosis::{Bottleneck, Delay, PausingStage, Room};
 use pipespeed_pipeline::sample::Shares;
 use pipespeed_pipeline::wait::Outside;
 
-use super::{MIN_MENTIONED, MainActivity, UNKNOWN_DELAY, describe_delay, percent};
+use super::{
+    MIN_MENTIONED, MainActivity, UNKNOWN_DELAY, children_activity, describe_delay, long_waits,
+    percent,
+};
+use crate::format::list;
+
+/// What a stage may do that waits for a timer.
+const SCHEDULE: &str = "waits for the next time of a schedule";
 
 /// A stage that waits for something else for this share of the time would gain nothing elsewhere.
 const MIN_ALL: f64 = 0.97;
@@ -63,7 +70,12 @@ pub(super) fn remedy(
         }
         MainActivity::WaitsForProcessor => {
             let delay = delay.unwrap_or_else(|| UNKNOWN_DELAY.to_owned());
-            format!("More processor time helps{pipes}: {delay}.")
+            let unless = if bottleneck.children.is_none() && waits_for_timer(bottleneck) {
+                format!(", unless it {SCHEDULE}")
+            } else {
+                String::new()
+            };
+            format!("More processor time helps{unless}{pipes}: {delay}.")
         }
         MainActivity::WaitsForDisk => {
             let is_only = delay.is_none() && !is_emptied;
@@ -86,9 +98,9 @@ pub(super) fn remedy(
             if matches!(bottleneck.room, Room::Usual | Room::NeverFull)
                 && shares.elsewhere >= MIN_ALL =>
         {
-            "The pipes are not the cause.".to_owned()
+            format!("The pipes are not the cause.{}", child_text(bottleneck))
         }
-        MainActivity::WaitsFor(_) => String::new(),
+        MainActivity::WaitsFor(_) => child_text(bottleneck),
     };
     let stopped = if bottleneck.is_stopped && activity != MainActivity::IsStopped {
         format!(" It is stopped now: 'kill -CONT {}'.", bottleneck.stage.pid)
@@ -190,11 +202,17 @@ fn faster_text(bottleneck: &Bottleneck, shares: &Shares, name: &str, pipes: &str
         Some(_) => ", or fewer and larger requests",
     };
     let delay = more_time_text(bottleneck);
-    let outside = bottleneck.outside.unwrap_or(Outside::Other);
+    let outside = long_waits(
+        &bottleneck.outside,
+        bottleneck.also_awaited.as_ref(),
+        MIN_MENTIONED,
+    );
+    let outside = outside
+        .into_iter()
+        .map(|(what, share)| format!("for {what} {}", percent(share)));
     let pause = format!(
-        " So does less waiting: it waits for {} {} of the time.",
-        outside.name(),
-        percent(shares.elsewhere)
+        " So does less waiting: it waits {} of the time.",
+        list(outside)
     );
     let pause = if pauses { &*pause } else { "" };
     let iowait = iowait.unwrap_or_default();
@@ -210,6 +228,23 @@ fn faster_text(bottleneck: &Bottleneck, shares: &Shares, name: &str, pipes: &str
     let is_inserted = [disk, fewer].iter().any(|other| other.starts_with(','));
     let comma = if is_inserted { "," } else { "" };
     format!("{only} faster {name}{disk}{fewer}{comma} helps{pipes}.{pause}{delay}{iowait}")
+}
+
+/// That a faster child may help, if the stage waits for something else by turns: it may keep to a schedule.
+fn child_text(bottleneck: &Bottleneck) -> String {
+    let children = bottleneck.also_awaited.as_ref();
+    let running = children.filter(|children| children_activity(children) == MainActivity::Runs);
+    let name = running.and_then(|children| children.names.first());
+    name.map_or(String::new(), |name| {
+        format!(" A faster {name} may help, unless it {SCHEDULE}.")
+    })
+}
+
+/// Whether a stage, which wakes up late where processors are lacking, waits for a timer for a while.
+fn waits_for_timer(bottleneck: &Bottleneck) -> bool {
+    let waits = bottleneck.outside.iter();
+    let timers = waits.filter(|(outside, _)| outside.may_be_timer());
+    timers.map(|(_, share)| share).sum::<f64>() >= MIN_MENTIONED
 }
 
 /// That more processor time helps, too, if the stage often waits for it.

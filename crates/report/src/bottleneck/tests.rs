@@ -88,9 +88,9 @@ fn a_stage_of_small_calls_that_waits_for_a_processor_needs_both() {
     );
 }
 
-#[test]
-fn children_are_named_with_what_they_do() {
-    let children = |names: &[&str], shares: Shares| Children {
+/// Children that wait for a timer where they don't run.
+fn children(names: &[&str], shares: Shares) -> Children {
+    Children {
         names: names.iter().map(|name| (*name).to_owned()).collect(),
         awaited: Vec::new(),
         shares,
@@ -98,7 +98,11 @@ fn children_are_named_with_what_they_do() {
         on: Vec::new(),
         processors: shares.runs * 1.5,
         are_short: false,
-    };
+    }
+}
+
+#[test]
+fn children_are_named_with_what_they_do() {
     let sleeps = Shares {
         elsewhere: 0.94,
         ..Shares::default()
@@ -120,18 +124,14 @@ fn children_are_named_with_what_they_do() {
 fn children_are_not_said_to_be_all_that_helps() {
     let change = |bottleneck: &mut Bottleneck, runs: f64, queued: f64| {
         bottleneck.room = Room::Unknown;
+        let shares = Shares {
+            runs,
+            queued,
+            ..Shares::default()
+        };
         bottleneck.children = Some(Children {
-            names: vec!["sort".to_owned(), "gzip".to_owned()],
-            awaited: Vec::new(),
-            shares: Shares {
-                runs,
-                queued,
-                ..Shares::default()
-            },
-            outside: [].into(),
-            on: Vec::new(),
             processors: 2.0 * runs,
-            are_short: false,
+            ..children(&["sort", "gzip"], shares)
         });
     };
     // make -j2 on two processors; xargs -P2 on cold files; a loop whose children start and end.
@@ -210,7 +210,7 @@ fn a_stage_that_only_waits_on_a_pipe_is_not_called_stopped() {
 
 #[test]
 fn nothing_is_excluded_for_a_stage_that_also_waits_on_pipes() {
-    let bursts = |shares: Shares, outside| {
+    let bursts = |shares: Shares, outside: BTreeMap<Outside, f64>| {
         text(|bottleneck| {
             (bottleneck.shares, bottleneck.outside, bottleneck.waits) = (shares, outside, 0.25);
         })
@@ -231,9 +231,9 @@ fn nothing_is_excluded_for_a_stage_that_also_waits_on_pipes() {
         ..Shares::default()
     };
     let texts = [
-        bursts(runs, None),
-        bursts(sleeps, Some(Outside::Timer)),
-        bursts(queued, None),
+        bursts(runs, [].into()),
+        bursts(sleeps, [(Outside::Timer, 0.75)].into()),
+        bursts(queued, [].into()),
     ];
     insta::assert_snapshot!(texts.join("\n"));
 }
@@ -242,10 +242,51 @@ fn nothing_is_excluded_for_a_stage_that_also_waits_on_pipes() {
 fn a_stage_that_runs_and_pauses_gains_by_both() {
     let text = text(|bottleneck| {
         (bottleneck.shares.runs, bottleneck.shares.elsewhere) = (0.6, 0.4);
-        bottleneck.outside = Some(Outside::Timer);
+        bottleneck.outside = [(Outside::Timer, 0.4)].into();
     });
     let words =
         "A faster tr helps; larger pipes don't. So does less waiting: it waits for a timer 40 %";
+    assert!(text.contains(words), "{text}");
+}
+
+#[test]
+fn each_long_wait_has_its_share() {
+    let waits = |bottleneck: &mut Bottleneck| {
+        bottleneck.shares.elsewhere = 0.99;
+        bottleneck.outside = [
+            (Outside::Timer, 0.56),
+            (Outside::Child, 0.4),
+            (Outside::Lock, 0.03),
+        ]
+        .into();
+        bottleneck.also_awaited = Some(children(
+            &["xz"],
+            Shares {
+                runs: 0.9,
+                ..Shares::default()
+            },
+        ));
+    };
+    let text = text(waits);
+    let words = "tr waits for a timer 56 % of the time and for its child xz 40 %. The pipes are not the cause. \
+                 A faster xz may help, unless it waits for the next time of a schedule.";
+    assert_eq!(text, words);
+    let mut bottleneck = fixtures::bottleneck(7, "tr", Shares::default());
+    waits(&mut bottleneck);
+    let awaited = waits_for(&bottleneck);
+    assert_eq!(awaited.as_deref(), Some("a timer and its child xz"));
+}
+
+/// It wakes up late, and would sleep for longer otherwise.
+#[test]
+fn processor_time_may_not_help_who_keeps_to_a_schedule() {
+    let text = text(|bottleneck| {
+        (bottleneck.shares.queued, bottleneck.shares.elsewhere) = (0.6, 0.35);
+        bottleneck.outside = [(Outside::Timer, 0.35)].into();
+        bottleneck.delay = Some(Delay::Unknown);
+    });
+    let words = "waits for a processor 60 % of the time and waits for a timer 35 %. More processor time helps, \
+                 unless it waits for the next time of a schedule: ";
     assert!(text.contains(words), "{text}");
 }
 
@@ -272,7 +313,7 @@ fn nothing_is_sure_to_help_where_another_stage_may_limit_the_rate() {
 fn stage_that_may_limit_the_rate_by_its_own_pauses_gains_by_others_or_not() {
     let text = text(|bottleneck| {
         (bottleneck.shares.elsewhere, bottleneck.shares.blocked) = (0.5, 0.48);
-        (bottleneck.outside, bottleneck.waits) = (Some(Outside::Timer), 0.48);
+        (bottleneck.outside, bottleneck.waits) = ([(Outside::Timer, 0.5)].into(), 0.48);
         bottleneck.limiter = Some(PausingStage {
             stage: bottleneck.stage.clone(),
             outside: Outside::Timer,
@@ -307,7 +348,7 @@ fn larger_pipes_are_not_excluded_for_a_stage_that_waits_for_a_processor() {
 fn pipes_that_are_never_full_are_no_cause() {
     let waits = text(|bottleneck| {
         bottleneck.shares.elsewhere = 1.0;
-        bottleneck.outside = Some(Outside::Timer);
+        bottleneck.outside = [(Outside::Timer, 1.0)].into();
         bottleneck.room = Room::NeverFull;
     });
     assert!(waits.contains("The pipes are not the cause."), "{waits}");

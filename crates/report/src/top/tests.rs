@@ -116,7 +116,7 @@ fn fetching() -> Pipeline {
     ended.has_ended = true;
     Pipeline {
         bottleneck: Some(Bottleneck {
-            outside: Some(Outside::Socket),
+            outside: [(Outside::Socket, 0.96)].into(),
             shares: Shares {
                 elsewhere: 0.96,
                 ..Shares::default()

@@ -98,7 +98,7 @@ fn load_of(process: &Observed) -> f64 {
 
 /// How many processors a stage uses.
 #[derive(Clone, Copy)]
-struct Load<'a> {
+struct StageLoad<'a> {
     stage: &'a Observed,
     /// By itself.
     own: f64,
@@ -106,14 +106,14 @@ struct Load<'a> {
     children: f64,
 }
 
-impl Load<'_> {
+impl StageLoad<'_> {
     fn total(self) -> f64 {
         self.own + self.children
     }
 }
 
 /// How many processors each of these stages uses.
-fn loads<'a>(stages: &[&'a Observed]) -> Vec<Load<'a>> {
+fn loads<'a>(stages: &[&'a Observed]) -> Vec<StageLoad<'a>> {
     let pids: BTreeSet<i32> = stages.iter().map(|stage| stage.process.id.pid).collect();
     let mut counted: BTreeMap<i32, f64> = BTreeMap::new();
     for stage in stages {
@@ -123,7 +123,7 @@ fn loads<'a>(stages: &[&'a Observed]) -> Vec<Load<'a>> {
     }
     let load = |stage: &&'a Observed| {
         let below = counted.get(&stage.process.id.pid).copied();
-        Load {
+        StageLoad {
             stage,
             own: per_s(stage, stage.ran_s),
             children: (per_s(stage, stage.children_ran_s) - below.unwrap_or_default()).max(0.0),
@@ -377,7 +377,7 @@ pub(super) fn delay(
     } else if (count > usages.len() || share_them || fills_them)
         && busy >= MIN_BUSY * usages.len() as f64
     {
-        let largest = largest.copied().unwrap_or(Load {
+        let largest = largest.copied().unwrap_or(StageLoad {
             stage,
             own: 0.0,
             children: 0.0,

@@ -101,5 +101,6 @@ fn wait_outside(stage: &Observed) -> Option<(Outside, f64)> {
         .iter()
         .filter(|(outside, _)| !matches!(outside, Outside::Child | Outside::Signal));
     let most = others.max_by(|a, b| a.1.total_cmp(b.1))?;
-    Some((*most.0, shares.elsewhere - for_children))
+    // It may wait for several things by turns.
+    Some((*most.0, most.1.min(shares.elsewhere - for_children)))
 }
