@@ -9,6 +9,8 @@ use crate::proc::LinkId;
 use crate::wait::{BlockedOn, LinkWait, Outside, ThreadState};
 /// A thread that runs or is ready to for this share never sleeps.
 const MIN_ALWAYS_READY: f64 = 0.9;
+/// Of threads that hand over to each other, fewer are awake at once.
+const MIN_TOGETHER: f64 = 2.0;
 /// Of a process that never slept in a sample, this share of the time counts as what it did for the
 /// rest.
 const MAX_UNEXPLAINED: f64 = 0.1;
@@ -193,18 +195,20 @@ impl StateCounts {
         }
         let running = awake.ran / (awake.ran + awake.queued).max(f64::MIN_POSITIVE);
         let in_turn = awake.ran / (awake_at_once * running).max(1.0);
-        // Threads that sleep by turns hand over to each other, as those on one processor do. Others that are
-        // always ready run when they get a processor, together or not.
+        // Threads that hand over to each other run by turns, as those on one processor do: where they sleep, few are
+        // awake at once. Others run when they get a processor, together or not.
         let spread = f64::from(self.awake_processors) / f64::from(self.awake.max(1));
         let processors = (awake.ran / awake.least_ran.max(f64::MIN_POSITIVE)).max(2.0);
         let most = awake_at_once.min(processors);
         let on_one = 1.0 - (spread - 1.0) / (most - 1.0).max(f64::MIN_POSITIVE);
-        let estimate = if awake.longest < MIN_ALWAYS_READY {
-            in_turn
+        let hand_over = if awake.longest < MIN_ALWAYS_READY {
+            2.0 * (MIN_TOGETHER - awake_at_once)
         } else {
-            let apart = (in_turn + awake.any_ran) / 2.0;
-            apart + (in_turn - apart) * on_one.clamp(0.0, 1.0)
+            0.0
         };
+        let by_turns = on_one.max(hand_over).clamp(0.0, 1.0);
+        let apart = (in_turn + awake.any_ran) / 2.0;
+        let estimate = apart + (in_turn - apart) * by_turns;
         awake.any_ran.max(estimate).min(1.0)
     }
 

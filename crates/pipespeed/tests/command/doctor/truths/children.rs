@@ -50,6 +50,38 @@ fn a_shell_is_named_with_what_its_children_do() {
     }
 }
 
+/// It sleeps for as long as it waits for a child.
+#[test]
+fn a_stage_that_waits_for_two_things_by_turns_is_said_to() {
+    if !has_python("import subprocess") {
+        return;
+    }
+    let script = "import subprocess, time\n\
+                  while True:\n \
+                  time.sleep(0.2)\n \
+                  subprocess.run(['sleep', '0.2'])\n \
+                  print('a', flush=True)\n";
+    let (read, write) = pipe();
+    let mut group = Group::default();
+    let mut python = Command::new("python3");
+    python.args(["-c", script]);
+    let stage = group.start(python, [None, write, None]);
+    let reader = group.add("cat", [read, None, None]);
+    becomes(reader, "cat");
+    child(stage, "sleep");
+    let found = eventually(|| {
+        let (text, record, _) = examine(stage, stage);
+        let outside = &bottleneck(&record)?["outside"];
+        let shares = ["timer", "child"].map(|wait| number(&outside[wait]));
+        shares
+            .iter()
+            .all(|share| (0.2..0.8).contains(share))
+            .then_some(text)
+    });
+    let text = found.expect("it waits for both");
+    assert_contains(&text, &["for a timer ", "for its child sleep "]);
+}
+
 /// The child that the processors work for is named first, not one beside it.
 #[test]
 fn of_several_children_the_one_that_runs_most_is_named_first() {
