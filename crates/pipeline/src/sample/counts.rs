@@ -442,6 +442,28 @@ mod tests {
         assert!((0.8..0.92).contains(&pool.runs), "{pool:?}");
     }
 
+    /// Go with four workers, beside two loops: by traces of the scheduler one of them ran for 78 % of the time.
+    #[test]
+    fn threads_that_are_awake_together_do_not_take_turns() {
+        let counts = StateCounts {
+            samples: 40,
+            awake: 40,
+            awake_threads: 92,
+            awake_processors: 76,
+            ..StateCounts::default()
+        };
+        let awake = Awake {
+            ran: 1.05,
+            queued: 1.2,
+            longest: 0.6,
+            least_ran: 0.52,
+            any_ran: 0.74,
+            ..Awake::default()
+        };
+        let shares = counts.divide(counts.samples, awake).shares(&counts);
+        assert!((0.68..0.88).contains(&shares.runs), "{shares:?}");
+    }
+
     /// xz -T2 beside one loop: by traces of the scheduler one of both ran for 99 % of the time.
     #[test]
     fn threads_on_one_processor_run_by_turns() {
