@@ -129,6 +129,7 @@ pub(super) fn find(observation: &Observation, tied: &BTreeSet<i32>) -> Vec<Unrea
                 || may_poll(process)
                 || takes_in_order(process) && !reads_other_stream(observation, process, pipe.id)
                 || is_next(process) && !may_forget(observation, process, writer)
+                || goes_on(observation, process, writer)
         });
         if !is_asked || readers.is_empty() || was_read || reads_later {
             continue;
@@ -190,6 +191,12 @@ fn awaits_server(observation: &Observation, reader: &Observed, writer: &Observed
     );
     !observation.descends(writer, reader.process.id.pid)
         && (is_outside || reader.on.iter().any(is_at_server))
+}
+
+/// Whether a process has noticed the end of a child, as xargs does, which reads more than it needs and then
+/// nothing until that is used up. What comes from below it may come from a child that it has forgotten.
+fn goes_on(observation: &Observation, reader: &Observed, writer: &Observed) -> bool {
+    reader.has_reaped_late && !observation.descends(writer, reader.process.id.pid)
 }
 
 /// Whether a process moved no bytes, hardly ran, and waits for nobody outside of what was asked for.

@@ -351,6 +351,24 @@ fn the_other_stream_of_who_is_read_in_order_is_unread() {
     assert_eq!((found(2), found(9)), (1, 0));
 }
 
+/// xargs has read what it passes to children that end by and by.
+#[test]
+fn who_notices_the_ends_of_children_reads_on_unless_the_writer_is_one() {
+    let found_with = |has_reaped_late: bool, writer: Observed| {
+        let waiting = ThreadState::Waiting(BlockedOn::Child(None));
+        let xargs = frozen(process(2, "xargs", vec![reads(0, 7)]), waiting);
+        let xargs = Observed {
+            has_reaped_late,
+            ..xargs
+        };
+        found(vec![writer, xargs]).len()
+    };
+    let other = || frozen(process(1, "yes", vec![writes(1, 7)]), on_room(7));
+    assert_eq!(found_with(false, other()), 1);
+    assert_eq!(found_with(true, other()), 0);
+    assert_eq!(found_with(true, blocked()), 1);
+}
+
 #[test]
 fn a_writer_that_ran_had_a_reader() {
     let writer = busy(blocked().process, 0.01, 0.99, 0.0);
