@@ -208,7 +208,7 @@ fn with_neighbours<'a>(
 }
 
 /// The ancestors of a process, the nearest first.
-fn above(process: &Observed) -> impl Iterator<Item = i32> {
+pub(super) fn above(process: &Observed) -> impl Iterator<Item = i32> {
     let all = std::iter::once(process.process.parent).chain(process.ancestors.iter().copied());
     all.filter(|pid| *pid != process.process.id.pid)
 }

@@ -1,9 +1,13 @@
 //! Pipelines of which no stage is named.
 
+use std::collections::BTreeSet;
+
 use serde::Serialize;
 
-use super::delay::{Delay, delay};
-use super::{Candidate, MIN_KNOWN, MIN_LACKING, MIN_QUEUED, MIN_TURNS, is_busy, shares_of};
+use super::delay::{Delay, above, delay};
+use super::{
+    Candidate, MIN_KNOWN, MIN_LACKING, MIN_QUEUED, MIN_TURNS, awake_of, is_busy, shares_of,
+};
 use crate::diagnosis::{Finding, Who};
 use crate::graph::LinkSide;
 use crate::observe::Observation;
@@ -20,6 +24,8 @@ const MIN_SLOWED: f64 = 0.2;
 /// Stages that wait for input for this share of the time get too little.
 const MIN_STARVED: f64 = 0.5;
 
+/// A stage that waits for input for this share of the time works as fast as it gets some.
+const MIN_UNFED: f64 = 0.8;
 /// A stage that waits for room or for input for this share of the time is held up by another one.
 const MIN_HELD_UP: f64 = 0.3;
 
@@ -69,6 +75,7 @@ fn unclear(
     let is_slowed = observation.load.mean_busy() >= MIN_FULL
         && stages.iter().any(|stage| queued_of(stage) >= MIN_SLOWED);
     let event_loops = event_loops(observation, candidates);
+    let is_busy = is_busy || are_busy_by_turns(candidates);
     let is_known =
         event_loops.is_empty() && !is_source_unknown(stages, candidates) && !are_held_up(stages);
     if !is_busy && !is_slowed && is_known {
@@ -81,6 +88,17 @@ fn unclear(
         active,
         event_loops,
     })
+}
+
+/// Whether stages are busy together, none of them for long enough, while another one waits for input: as workers
+/// that take turns by a lock.
+fn are_busy_by_turns(candidates: &[Candidate<'_>]) -> bool {
+    let all = || candidates.iter().map(|candidate| candidate.stage);
+    let pids: BTreeSet<i32> = all().map(|stage| stage.process.id.pid).collect();
+    // What a child does counts for its parent already.
+    let highest = all().filter(|stage| above(stage).all(|pid| !pids.contains(&pid)));
+    let together: f64 = highest.map(|stage| awake_of(stage)).sum();
+    together >= MIN_BUSY && all().any(|stage| stage.shares.starved >= MIN_UNFED)
 }
 
 /// Who waits for input in a call that something else may end, where all stages mostly wait for input: one

@@ -160,3 +160,24 @@ fn stages_that_all_wait_for_input_are_unclear_if_a_timer_may_end_that() {
     stages[1].is_frozen = true;
     assert_eq!(found(stages), []);
 }
+
+/// Two shells whose children take turns by a lock, and a reader that waits for what they write.
+#[test]
+fn workers_of_which_each_is_busy_by_turns_are_busy_together() {
+    let worker = |pid: i32, runs: f64| {
+        let shares = Shares {
+            runs,
+            elsewhere: 1.0 - runs,
+            ..Shares::default()
+        };
+        let mut worker = super::children::shell(shares, Vec::new());
+        worker.process.id.pid = pid;
+        worker.process.ends = vec![writes(1, 8)].into();
+        worker.is_frozen = false;
+        worker
+    };
+    let reader = || frozen(process(4, "md5sum", vec![reads(0, 8)]), on_input(8));
+    let findings = |runs: f64| super::found(vec![worker(2, runs), worker(3, runs), reader()]);
+    assert!(matches!(findings(0.45)[..], [Finding::Unclear { .. }]));
+    assert_eq!(findings(0.1), []);
+}
