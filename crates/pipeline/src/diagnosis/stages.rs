@@ -28,6 +28,12 @@ impl Observed {
         }
     }
 
+    /// Whether both are workers of one process.
+    pub(super) fn is_fellow(&self, other: &Observed) -> bool {
+        let (a, b) = (&self.process, &other.process);
+        (a.parent, &a.name) == (b.parent, &b.name)
+    }
+
     /// What it waited for most, outside of pipes.
     pub fn mainly(&self) -> Option<Outside> {
         Outside::longest(&self.outside)

@@ -198,11 +198,7 @@ fn is_meant(
     if pipe.is_socket() && !holder.is_standard(pipe, LinkSide::Room) {
         return true;
     }
-    // Workers of one program inherit each other's ends.
-    let is_worker = holder.process.name == reader.process.name
-        && !holder.is_standard(pipe, LinkSide::Room)
-        && observation.descends(holder, reader.process.id.pid);
-    if is_worker {
+    if is_shared_by_workers(observation, holder, reader, pipe) {
         return true;
     }
     // It waits for the end of the reader, which comes with the end of its input, and for nothing else:
@@ -263,6 +259,19 @@ fn is_meant(
     }
     // A stage that has not written yet, unless it was left behind by one.
     holder.is_standard(pipe, LinkSide::Room) && !is_left_behind(holder, reader)
+}
+
+/// Whether workers of one program have inherited each other's ends, or what looks after them theirs.
+fn is_shared_by_workers(
+    observation: &Observation,
+    holder: &Observed,
+    reader: &Observed,
+    pipe: LinkId,
+) -> bool {
+    let are_fellows = || holder.is_fellow(reader) && !reader.is_standard(pipe, LinkSide::Input);
+    holder.process.name == reader.process.name
+        && !holder.is_standard(pipe, LinkSide::Room)
+        && (observation.descends(holder, reader.process.id.pid) || are_fellows())
 }
 
 /// Whether a process waits for a child that works.

@@ -1,5 +1,6 @@
 //! Processes that hold the output of a pipeline, and are none of its stages as far as was seen.
 
+use super::idle::locked_share;
 use super::{Candidate, MIN_THROUGH_CHILDREN, MIN_TURNS, awake_of};
 use crate::diagnosis::Who;
 use crate::graph::{LinkSide, Node, STDERR, STDOUT};
@@ -62,6 +63,7 @@ pub(super) fn is_bystander(observation: &Observation, candidate: &Candidate<'_>)
         && outputs.clone().any(|end| has_other_writer(end.pipe))
         && outputs.all(|end| is_shared(end.pipe))
         && !is_awaited_child(observation, stage)
+        && !may_be_awaited_by_lock(observation, stage)
 }
 
 /// The busy ones of these that might be the bottleneck instead of this one. Who holds up the readers of a
@@ -72,6 +74,14 @@ pub(super) fn competing(bystanders: &[Candidate<'_>], best: &Candidate<'_>) -> V
         awake_of(stage) >= MIN_THROUGH_CHILDREN && !best.before.contains(&stage.process.id.pid)
     });
     busy.map(Observed::who).collect()
+}
+
+/// Whether the nearest known process above this one waits for a lock, which this one may hold: a semaphore, as
+/// between Python and a worker with which it shares memory.
+fn may_be_awaited_by_lock(observation: &Observation, stage: &Observed) -> bool {
+    let above = std::iter::once(&stage.process.parent).chain(&stage.ancestors);
+    let parent = above.filter_map(|pid| observation.find(*pid)).next();
+    parent.is_some_and(|parent| locked_share(parent) >= MIN_TURNS)
 }
 
 /// Whether the nearest known process above this one waits for its end, or for that of one between them.

@@ -44,7 +44,7 @@ fn awaited_turn(observation: &Observation, worker: &Observed) -> Option<(LinkId,
     }
     let turns = inputs.into_iter().filter_map(|link| {
         let readers = observation.holders(link, LinkSide::Input);
-        let equal = readers.filter(|reader| are_equal(reader, worker));
+        let equal = readers.filter(|reader| reader.is_fellow(worker));
         let waited: f64 = equal
             .map(|reader| reader.share_on(link, LinkSide::Input))
             .sum();
@@ -67,12 +67,6 @@ fn has_data(observation: &Observation, link: LinkId) -> bool {
     let mut writers = observation.holders(link, LinkSide::Room);
     unread.is_some_and(|bytes| bytes > 0)
         || writers.any(|writer| writer.share_on(link, LinkSide::Room) >= MIN_TURNS)
-}
-
-/// Whether both are workers of one process.
-fn are_equal(one: &Observed, other: &Observed) -> bool {
-    let (a, b) = (&one.process, &other.process);
-    (a.parent, &a.name) == (b.parent, &b.name)
 }
 
 /// Counts a share of a worker's waits for locks as waits for input from a link.

@@ -97,7 +97,7 @@ fn are_busy_by_turns(candidates: &[Candidate<'_>]) -> bool {
     let pids: BTreeSet<i32> = all().map(|stage| stage.process.id.pid).collect();
     // What a child does counts for its parent already.
     let highest = all().filter(|stage| above(stage).all(|pid| !pids.contains(&pid)));
-    let together: f64 = highest.map(|stage| awake_of(stage)).sum();
+    let together: f64 = highest.map(awake_of).sum();
     together >= MIN_BUSY && all().any(|stage| stage.shares.starved >= MIN_UNFED)
 }
 

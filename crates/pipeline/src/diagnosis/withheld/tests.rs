@@ -62,6 +62,25 @@ fn stray_write_end_is_named_unless_it_is_standard_output() {
     assert_eq!(spare([sleeper(3, 5), writer]), [3]);
 }
 
+/// multiprocessing's process that looks after shared memory, and a worker beside it.
+#[test]
+fn workers_of_one_process_keep_their_fellows_open() {
+    let found = |holder: &str, parent: i32, reader_fd: i32| {
+        let reader = child_of(9, process(2, "python3", vec![reads(reader_fd, 7)]));
+        let worker = child_of(parent, process(3, holder, vec![writes(6, 7)]));
+        let worker = frozen(worker, on_outside(Outside::Lock));
+        leaked([frozen(reader, on_input(7)), worker]).len()
+    };
+    assert_eq!(found("python3", 9, 5), 0);
+    for (holder, parent, reader_fd) in [("sleep", 9, 5), ("python3", 8, 5), ("python3", 9, 0)] {
+        assert_eq!(
+            found(holder, parent, reader_fd),
+            1,
+            "{holder} {parent} {reader_fd}"
+        );
+    }
+}
+
 #[test]
 fn who_opened_a_fifo_to_read_waits_for_its_end() {
     let end = |fd, can_read, can_write| LinkFd {

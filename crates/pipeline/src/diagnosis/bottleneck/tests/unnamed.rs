@@ -181,3 +181,39 @@ fn workers_of_which_each_is_busy_by_turns_are_busy_together() {
     assert!(matches!(findings(0.45)[..], [Finding::Unclear { .. }]));
     assert_eq!(findings(0.1), []);
 }
+
+/// `cat | python3 | wc`: Python and a worker hand over to each other by semaphores.
+#[test]
+fn a_worker_for_which_its_parent_may_wait_by_a_lock_counts() {
+    let findings = |parent_waits_for: Outside| {
+        let cat = frozen(process(1, "cat", vec![writes(1, 7)]), on_room(7));
+        let ends = vec![reads(0, 7), writes(1, 8)];
+        let mut parent = frozen(process(2, "python3", ends), on_outside(parent_waits_for));
+        (parent.is_frozen, parent.io) = (false, io(9, 9));
+        let worker = child_of(2, process(3, "python3", vec![writes(1, 8)]));
+        let mut worker = busy(worker, 0.92, 0.0, 0.0);
+        (worker.shares.elsewhere, worker.io) = (0.08, io(0, 0));
+        worker.outside = [(Outside::Lock, 0.08)].into();
+        let wc = frozen(process(4, "wc", vec![reads(0, 8)]), on_input(8));
+        super::found(vec![cat, parent, worker, wc])
+    };
+    let named = findings(Outside::Timer);
+    let [Finding::Bottleneck(named)] = &named[..] else {
+        panic!("{named:?}");
+    };
+    assert_eq!(named.stage.pid, 2);
+    let unclear = findings(Outside::Lock);
+    assert!(
+        matches!(unclear[..], [Finding::Unclear { .. }]),
+        "{unclear:?}"
+    );
+}
+
+fn io(reads: u64, writes: u64) -> Option<Io> {
+    Some(Io {
+        reads,
+        writes,
+        read_bytes: 100 * reads,
+        written_bytes: 100 * writes,
+    })
+}
