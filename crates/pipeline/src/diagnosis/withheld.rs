@@ -198,7 +198,7 @@ fn is_meant(
     if pipe.is_socket() && !holder.is_standard(pipe, LinkSide::Room) {
         return true;
     }
-    if is_shared_by_workers(observation, holder, reader, pipe) {
+    if is_shared_by_workers(observation, holder, reader, pipe) || waits_for_turn(holder, pipe) {
         return true;
     }
     // It waits for the end of the reader, which comes with the end of its input, and for nothing else:
@@ -272,6 +272,11 @@ fn is_shared_by_workers(
     holder.process.name == reader.process.name
         && !holder.is_standard(pipe, LinkSide::Room)
         && (observation.descends(holder, reader.process.id.pid) || are_fellows())
+}
+
+/// Whether a process may write to its output once it has its turn, as a job behind flock(1).
+fn waits_for_turn(holder: &Observed, pipe: LinkId) -> bool {
+    holder.is_standard(pipe, LinkSide::Room) && holder.mainly() == Some(Outside::FileLock)
 }
 
 /// Whether a process waits for a child that works.

@@ -81,6 +81,17 @@ fn workers_of_one_process_keep_their_fellows_open() {
     }
 }
 
+/// What a script has left behind, with its output.
+#[test]
+fn who_waits_for_its_turn_may_write_then() {
+    let found = |waits_for: Outside| {
+        let left = child_of(INIT, process(3, "flock", vec![writes(1, 7)]));
+        spare([frozen(left, on_outside(waits_for))])
+    };
+    assert_eq!(found(Outside::Timer), [3]);
+    assert!(found(Outside::FileLock).is_empty());
+}
+
 #[test]
 fn who_opened_a_fifo_to_read_waits_for_its_end() {
     let end = |fd, can_read, can_write| LinkFd {

@@ -50,7 +50,7 @@ fn a_shell_is_named_with_what_its_children_do() {
     }
 }
 
-/// It sleeps for as long as it waits for a child.
+/// It sleeps for twice as long as it waits for a child.
 #[test]
 fn a_stage_that_waits_for_two_things_by_turns_is_said_to() {
     if !has_python("import subprocess") {
@@ -58,7 +58,7 @@ fn a_stage_that_waits_for_two_things_by_turns_is_said_to() {
     }
     let script = "import subprocess, time\n\
                   while True:\n \
-                  time.sleep(0.2)\n \
+                  time.sleep(0.4)\n \
                   subprocess.run(['sleep', '0.2'])\n \
                   print('a', flush=True)\n";
     let (read, write) = pipe();
@@ -71,12 +71,12 @@ fn a_stage_that_waits_for_two_things_by_turns_is_said_to() {
     child(stage, "sleep");
     let found = eventually(|| {
         let (text, record, _) = examine(stage, stage);
-        let outside = &bottleneck(&record)?["outside"];
-        let shares = ["timer", "child"].map(|wait| number(&outside[wait]));
-        shares
-            .iter()
-            .all(|share| (0.2..0.8).contains(share))
-            .then_some(text)
+        let named = bottleneck(&record)?;
+        // On a busy machine the child takes longer than it sleeps.
+        let is_shorter = named["children"].is_null();
+        let shares = ["timer", "child"].map(|wait| number(&named["outside"][wait]));
+        let are_long = shares.iter().all(|share| *share >= 0.15);
+        (is_shorter && are_long).then_some(text)
     });
     let text = found.expect("it waits for both");
     assert_contains(&text, &["for a timer ", "for its child sleep "]);
