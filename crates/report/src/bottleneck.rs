@@ -108,8 +108,8 @@ pub(super) fn waits_for(bottleneck: &Bottleneck) -> Option<String> {
     }
 }
 
-/// What was waited for outside of pipes for a while, with its shares of the time, the longest first. `children`
-/// are those that are meant by "a child process".
+/// What was waited for longest outside of pipes, and what else for at least this share of the time, with their
+/// shares. `children` are those that are meant by "a child process".
 fn long_waits(
     outside: &BTreeMap<Outside, f64>,
     children: Option<&Children>,
@@ -119,6 +119,7 @@ fn long_waits(
         Some(child) if outside == Outside::Child => format!("its child {child}"),
         _ => outside.name().to_owned(),
     };
+    let least = outside.values().copied().fold(0.0, f64::max).min(least);
     let mut waits: Vec<(String, f64)> = outside
         .iter()
         .filter(|(_, share)| **share >= least)
@@ -283,7 +284,8 @@ fn state(
     let mut all = vec![format!("{} of the time", first.1)];
     all.extend(others.map(|(_, text)| text));
     if activity != MainActivity::Runs {
-        all.extend(outside.iter().map(|(what, share)| waits(what, *share)));
+        let long = outside.iter().filter(|(_, share)| *share >= MIN_MENTIONED);
+        all.extend(long.map(|(what, share)| waits(what, *share)));
     }
     list(all)
 }

@@ -207,6 +207,7 @@ fn faster_text(bottleneck: &Bottleneck, shares: &Shares, name: &str, pipes: &str
         bottleneck.also_awaited.as_ref(),
         MIN_MENTIONED,
     );
+    let is_known = !outside.is_empty();
     let outside = outside
         .into_iter()
         .map(|(what, share)| format!("for {what} {}", percent(share)));
@@ -214,7 +215,7 @@ fn faster_text(bottleneck: &Bottleneck, shares: &Shares, name: &str, pipes: &str
         " So does less waiting: it waits {} of the time.",
         list(outside)
     );
-    let pause = if pauses { &*pause } else { "" };
+    let pause = if pauses && is_known { &*pause } else { "" };
     let iowait = iowait.unwrap_or_default();
     let are_short = bottleneck
         .children

@@ -290,6 +290,29 @@ fn processor_time_may_not_help_who_keeps_to_a_schedule() {
     assert!(text.contains(words), "{text}");
 }
 
+/// None of its waits is long, but together they are.
+#[test]
+fn the_longest_of_many_short_waits_is_named_with_its_own_share() {
+    let waits = [
+        (Outside::Timer, 0.06),
+        (Outside::Lock, 0.04),
+        (Outside::Socket, 0.05),
+    ];
+    let runs = text(|bottleneck| {
+        (bottleneck.shares.runs, bottleneck.shares.elsewhere) = (0.85, 0.15);
+        bottleneck.outside = waits.into();
+    });
+    assert!(
+        runs.contains("it waits for a timer 6 % of the time."),
+        "{runs}"
+    );
+    let queued = text(|bottleneck| {
+        (bottleneck.shares.queued, bottleneck.shares.elsewhere) = (0.85, 0.15);
+        bottleneck.outside = waits.into();
+    });
+    assert!(!queued.contains("timer 6 %"), "{queued}");
+}
+
 #[test]
 fn nothing_is_sure_to_help_where_another_stage_may_limit_the_rate() {
     let text = text(|bottleneck| {

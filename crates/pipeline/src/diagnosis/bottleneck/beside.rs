@@ -1,5 +1,6 @@
 //! Processes that hold the output of a pipeline, and are none of its stages as far as was seen.
 
+use super::delay::above;
 use super::idle::locked_share;
 use super::{Candidate, MIN_THROUGH_CHILDREN, MIN_TURNS, awake_of};
 use crate::diagnosis::Who;
@@ -79,15 +80,13 @@ pub(super) fn competing(bystanders: &[Candidate<'_>], best: &Candidate<'_>) -> V
 /// Whether the nearest known process above this one waits for a lock, which this one may hold: a semaphore, as
 /// between Python and a worker with which it shares memory.
 fn may_be_awaited_by_lock(observation: &Observation, stage: &Observed) -> bool {
-    let above = std::iter::once(&stage.process.parent).chain(&stage.ancestors);
-    let parent = above.filter_map(|pid| observation.find(*pid)).next();
+    let parent = above(stage).find_map(|pid| observation.find(pid));
     parent.is_some_and(|parent| locked_share(parent) >= MIN_TURNS)
 }
 
 /// Whether the nearest known process above this one waits for its end, or for that of one between them.
 fn is_awaited_child(observation: &Observation, stage: &Observed) -> bool {
-    let above = std::iter::once(&stage.process.parent).chain(&stage.ancestors);
-    let parent = above.filter_map(|pid| observation.find(*pid)).next();
+    let parent = above(stage).find_map(|pid| observation.find(pid));
     parent.is_some_and(|parent| {
         parent.waits_or_polls_for_children() >= MIN_TURNS && parent.may_wait_for(stage)
     })
