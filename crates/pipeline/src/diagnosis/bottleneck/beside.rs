@@ -2,7 +2,7 @@
 
 use super::delay::above;
 use super::idle::locked_share;
-use super::{Candidate, MIN_THROUGH_CHILDREN, MIN_TURNS, awake_of};
+use super::{Candidate, MIN_OWN_PIPELINE, MIN_THROUGH_CHILDREN, MIN_TURNS, awake_of};
 use crate::diagnosis::Who;
 use crate::graph::{LinkSide, Node, STDERR, STDOUT};
 use crate::observe::Observation;
@@ -48,12 +48,15 @@ pub(super) fn is_bystander(observation: &Observation, candidate: &Candidate<'_>)
                 && (writes || other.waits_for_other_children(stage) && got_data())
         })
     };
+    // Who asks a fork server for the ends of its children polls that link beside others.
+    let serves = stage.is_frozen && candidate.private_waits > 1.0 - MIN_OWN_PIPELINE;
     // A worker has a link of its own for its results, for which another stage waits.
     let is_awaited = |link: LinkId| {
         let mut readers = observation.holders(link, LinkSide::Input);
         readers.any(|reader| {
             let is_after = candidate.after.contains(&reader.process.id.pid);
-            is_after && reader.waited_on(link, LinkSide::Input)
+            let polls = reader.polled.contains(&(link, LinkSide::Input));
+            is_after && reader.waited_on(link, LinkSide::Input) && !(serves && polls)
         })
     };
     let ends = stage.process.ends.iter();

@@ -96,3 +96,27 @@ fn worker_that_waits_for_a_lock_over_its_job_is_the_bottleneck() {
     ];
     assert_eq!(named(stages, 0), Some(4));
 }
+
+/// `(while :; do echo; sleep 1; done) | pool.py | wc`, whose pool has a fork server: it waits for requests, and its
+/// parent for the ends of its children, beside input.
+#[test]
+fn fork_server_without_requests_hides_nobody() {
+    let (input, output, ends, requests) = (1, 2, 3, 4);
+    let named = |polls: bool| {
+        let source = process(1, "sh", vec![writes(1, input)]);
+        let source = frozen(source, on_outside(Outside::Timer));
+        let pool = vec![reads(0, input), writes(1, output), reads(5, ends)];
+        let mut pool = busy(process(2, "python3", pool), 0.01, 0.0, 0.99);
+        if polls {
+            pool.polled = [(LinkId::pipe(ends), LinkSide::Input)].into();
+        }
+        let server = vec![writes(1, output), writes(5, ends), reads(6, requests)];
+        let server = child_of(2, process(3, "python3", server));
+        let server = frozen(server, on_input(requests));
+        let reader = busy(process(4, "wc", vec![reads(0, output)]), 0.0, 0.0, 1.0);
+        named(vec![source, pool, server, reader], 0)
+    };
+    assert_eq!(named(true), Some(1));
+    // Its parent waits for what the server sends.
+    assert_eq!(named(false), None);
+}
