@@ -9,7 +9,7 @@ use rustix::process::{Pid, Signal, geteuid, kill_process};
 
 use super::hangs::has_python;
 use super::{Group, pipe, yes_to_cat};
-use crate::common::conditions::few_descriptors;
+use crate::common::conditions::{failing_call, few_descriptors};
 use crate::common::procs::{Mark, Stat, eventually};
 use crate::common::{
     PIPESPEED, json, json_file, pipespeed, run_alone, says, skip, start, start_marked,
@@ -153,23 +153,29 @@ fn a_number_that_is_reused_has_two_processes() {
 #[test]
 fn the_helper_that_opens_pipes_keeps_no_inherited_descriptor() {
     let (_group, [yes, _]) = yes_to_cat();
-    let mut command = Command::new("sh");
-    let script = format!("exec 9>/dev/null; exec \"$0\" doctor --time 1000 {yes}");
-    command.args(["-c", &script, PIPESPEED]);
-    let (running, mark) = start_marked(command);
-    let doctor = running.pid();
-    let helper = eventually(|| {
-        let mut processes = mark.processes().into_iter().map(|(pid, _)| pid);
-        let helper = processes.find(|pid| *pid != doctor)?;
-        // A process that only starts it is still in doctor's session.
-        (Stat::of(helper)?.session != Stat::of(doctor)?.session).then_some(helper)
-    });
-    let fds = format!("/proc/{}/fd", helper.unwrap());
-    let has_two = |fd: &str| std::path::Path::new(&fds).join(fd).exists();
-    assert!(has_two("0") && !has_two("9"));
-    running.send(Signal::KILL);
-    running.finish();
-    mark.nobody_left();
+    for is_refused in [false, true] {
+        let mut command = Command::new("sh");
+        let script = format!("exec 9>/dev/null; exec \"$0\" doctor --time 1000 {yes}");
+        command.args(["-c", &script, PIPESPEED]);
+        // As before Linux 5.9.
+        if is_refused && !failing_call(&mut command, libc::SYS_close_range, libc::ENOSYS) {
+            return;
+        }
+        let (running, mark) = start_marked(command);
+        let doctor = running.pid();
+        let helper = eventually(|| {
+            let mut processes = mark.processes().into_iter().map(|(pid, _)| pid);
+            let helper = processes.find(|pid| *pid != doctor)?;
+            // A process that only starts it is still in doctor's session.
+            (Stat::of(helper)?.session != Stat::of(doctor)?.session).then_some(helper)
+        });
+        let fds = format!("/proc/{}/fd", helper.unwrap());
+        let has_two = |fd: &str| std::path::Path::new(&fds).join(fd).exists();
+        assert!(has_two("0") && !has_two("9"), "{is_refused}");
+        running.send(Signal::KILL);
+        running.finish();
+        mark.nobody_left();
+    }
 }
 
 #[test]
