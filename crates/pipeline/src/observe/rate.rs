@@ -237,12 +237,23 @@ impl Observation {
             };
             is_open
                 && (end.fd == standard
-                    || waited.contains(&end.pipe)
-                    || end.fd > 2 && !is_inherited())
+                    || (waited.contains(&end.pipe) || end.fd > 2 && !is_inherited())
+                        && !self.is_own(end.pipe, process))
         });
         let mut links = used.map(|end| end.pipe);
         let first = links.next();
         [first, links.find(|link| Some(*link) != first)]
+    }
+
+    /// Whether a process has both ends of a link and nobody else has one: its threads and its handlers of
+    /// signals wake each other by it (curl, mbuffer).
+    fn is_own(&self, link: LinkId, process: &Observed) -> bool {
+        let has_only_it = |side| {
+            let mut holders = self.holders(link, side).peekable();
+            holders.peek().is_some()
+                && holders.all(|holder| holder.process.id == process.process.id)
+        };
+        has_only_it(LinkSide::Input) && has_only_it(LinkSide::Room)
     }
 
     fn moved(&self, pipe: LinkId, side: LinkSide, used: &mut UsedLinks) -> Moved {
@@ -299,7 +310,7 @@ mod tests {
 
     use super::*;
     use crate::fixtures::{busy, frozen, observation, on_input, process, reads, writes};
-    use crate::proc::{Io, OtherFiles};
+    use crate::proc::{Io, LinkFd, OtherFiles};
 
     /// The rate in bytes per 2 s of a pipe between these two.
     fn rate(writer: Observed, reader: Observed) -> Option<f64> {
@@ -366,6 +377,16 @@ mod tests {
             (both(mib(90), mib(50)), both(mib(1), mib(50))),
             (None, None)
         );
+        // The writer also has a file, and a pipe to itself or to another one.
+        let wakes_itself = |others: &[LinkFd]| {
+            let ends = [&[writes(1, 7), writes(5, 8)], others].concat();
+            let mut curl = process(1, "curl", ends);
+            curl.others.writes = true;
+            let curl = busy(curl, 0.5, 0.0, 0.0);
+            rate(moves(&curl, mib(90), 9), moves(&reader, mib(9), 9))
+        };
+        assert_eq!(wakes_itself(&[reads(4, 8)]), None);
+        assert_eq!(wakes_itself(&[]), found(9));
         // By splice(2).
         let some = |process: &Observed, count| moves(process, mib(count), 9);
         assert_eq!(rate(some(&writer, 5), moves(&reader, 0, 0)), found(5));
