@@ -21,6 +21,18 @@ use crate::proc::{Io, Language, LinkId};
 use crate::processors::Quota;
 use crate::wait::{Outside, ThreadState};
 
+/// Signals whose handlers don't make a program expect to be woken from a read: SIGINT, which
+/// Python handles by default, SIGPIPE, and those of faults.
+const ORDINARY_SIGNALS: &[i32] = &[
+    libc::SIGINT,
+    libc::SIGPIPE,
+    libc::SIGSEGV,
+    libc::SIGBUS,
+    libc::SIGFPE,
+    libc::SIGILL,
+    libc::SIGABRT,
+];
+
 /// A process during the observation.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Observed {
@@ -107,6 +119,20 @@ pub struct Observed {
     /// Whether processes that can't be examined may have its pipes; only if it is frozen.
     #[serde(skip)]
     pub unseen: Unseen,
+}
+
+impl Observed {
+    /// Whether it has a handler for a signal.
+    pub(crate) fn handles(&self, signal: i32) -> bool {
+        self.handled_signals >> (signal - 1) & 1 == 1
+    }
+
+    /// Whether it has a handler for a signal by which a program expects to be woken.
+    pub(crate) fn handles_signals(&self) -> bool {
+        // Real-time signals above SIGSYS are used by the C library for itself.
+        let mut all = 1..=libc::SIGSYS;
+        all.any(|signal| !ORDINARY_SIGNALS.contains(&signal) && self.handles(signal))
+    }
 }
 
 /// What a process read until it was first seen to wait on a pipe: its libraries and settings, and maybe

@@ -202,6 +202,10 @@ fn is_unused(observation: &Observation, pipe: LinkId) -> bool {
             all.any(|process| waits(process, LinkSide::Input) || waits(process, LinkSide::Room));
         return !has_data && !is_waited_on;
     }
+    let mut holders = observation.holders(pipe, LinkSide::Input);
+    if observation.is_sign_of_life(pipe) && !holders.any(|holder| waits(holder, LinkSide::Input)) {
+        return true;
+    }
     let reads_nothing = |reader: &&Observed| {
         let is_counted = !reader.splices && !reader.has_reaped && reader.children.is_none();
         let has_read = reader.io.is_none_or(|io| io.reads > 0);

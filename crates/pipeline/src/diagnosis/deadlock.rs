@@ -114,18 +114,6 @@ impl WaitReason {
     }
 }
 
-/// Signals whose handlers don't make a program expect to be woken from a read: SIGINT, which
-/// Python handles by default, SIGPIPE, and those of faults.
-const ORDINARY_SIGNALS: &[i32] = &[
-    libc::SIGINT,
-    libc::SIGPIPE,
-    libc::SIGSEGV,
-    libc::SIGBUS,
-    libc::SIGFPE,
-    libc::SIGILL,
-    libc::SIGABRT,
-];
-
 /// The name of timeout(1).
 pub(super) const TIMEOUT: &str = "timeout";
 
@@ -282,7 +270,7 @@ fn deadlock(
         // A signal handler may use the process's own pipe, and anybody a FIFO.
         DeadlockKind::OwnEnd | DeadlockKind::OwnOutput => observed.iter().any(|process| {
             let is_fifo = process.process.ends.iter().any(|end| end.pipe.is_fifo());
-            is_fifo || handles_signals(process)
+            is_fifo || process.handles_signals()
         }),
         _ => false,
     };
@@ -292,7 +280,7 @@ fn deadlock(
         // Anybody may have opened it.
         || hides_any && is_of_fifo;
     let requests = || REQUESTS.iter().copied().chain(REAL_TIME);
-    let may_handle = |process: &&Observed| requests().any(|signal| handles(process, signal));
+    let may_handle = |process: &&Observed| requests().any(|signal| process.handles(signal));
     let is_limited = |process: &&Observed| has_timeout(observation, process);
     let doubts = [
         (PossibleEnd::HiddenProcess, is_hidden),
@@ -366,21 +354,10 @@ fn has_timeout(observation: &Observation, observed: &Observed) -> bool {
     above.any(|process| process.is_asked && process.process.name == TIMEOUT)
 }
 
-fn handles(observed: &Observed, signal: i32) -> bool {
-    observed.handled_signals >> (signal - 1) & 1 == 1
-}
-
 /// Whether a process may have set a timer, whose signal lets it send. Who handles SIGVTALRM too handles all
 /// signals that end a process, as sort(1) and programs in Go do.
 fn may_have_timer(observed: &Observed) -> bool {
-    handles(observed, libc::SIGALRM) && !handles(observed, libc::SIGVTALRM)
-}
-
-fn handles_signals(observed: &Observed) -> bool {
-    // Real-time signals above SIGSYS are used by the C library for itself.
-    let all = 1..=libc::SIGSYS;
-    all.into_iter()
-        .any(|signal| !ORDINARY_SIGNALS.contains(&signal) && handles(observed, signal))
+    observed.handles(libc::SIGALRM) && !observed.handles(libc::SIGVTALRM)
 }
 
 /// What a process waits for, if it did not run at all and all that could wake it is known.
@@ -456,7 +433,7 @@ fn signalling(observation: &Observation, pid: i32, reasons: &[WaitReason]) -> Ve
             .iter()
             .any(|reason| matches!(reason, WaitReason::Pipe { .. }))
     };
-    let handles_end = |process: &Observed| handles(process, libc::SIGCHLD) && waits_for_pipe();
+    let handles_end = |process: &Observed| process.handles(libc::SIGCHLD) && waits_for_pipe();
     if !observation.find(pid).is_some_and(handles_end) {
         return Vec::new();
     }

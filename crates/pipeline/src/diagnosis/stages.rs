@@ -87,7 +87,7 @@ impl Observed {
     }
 
     fn handles_ends_of_children(&self) -> bool {
-        self.handled_signals >> (libc::SIGCHLD - 1) & 1 == 1
+        self.handles(libc::SIGCHLD)
     }
 
     /// Whether it reads and writes nothing but files, if that is known.
@@ -249,6 +249,19 @@ impl Observation {
         positions
             .filter_map(|position| self.processes.get(*position))
             .filter(move |process| process.process.holds(pipe, side))
+    }
+
+    /// Whether who can write to a pipe can also read from it, and another process only reads: mostly it is told by
+    /// the end of the pipe that the writer has ended, as the workers of PostgreSQL.
+    pub(super) fn is_sign_of_life(&self, pipe: LinkId) -> bool {
+        let reads = |holder: &Observed| holder.process.holds(pipe, LinkSide::Input);
+        let writes = |holder: &Observed| holder.process.holds(pipe, LinkSide::Room);
+        let mut writers = self.holders(pipe, LinkSide::Room).peekable();
+        let mut readers = self.holders(pipe, LinkSide::Input);
+        pipe.is_pipe()
+            && writers.peek().is_some()
+            && writers.all(reads)
+            && readers.any(|reader| !writes(reader))
     }
 
     /// A link by its identity.

@@ -1,6 +1,6 @@
 //! Descriptors that a program has registered for events once and for all.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::graph::LinkSide;
 use crate::proc::LinkId;
@@ -62,6 +62,68 @@ pub(super) fn correct(processes: &mut [Observed], is_empty: impl Fn(LinkId) -> b
     }
 }
 
+/// Who has an end of a link.
+pub(super) struct EndHolders {
+    /// Those that can read from it.
+    pub(super) readers: BTreeSet<i32>,
+    /// Those that can write to it.
+    pub(super) writers: BTreeSet<i32>,
+}
+
+/// Corrects what processes waited for that can only be woken: by their own signals or threads, or by the end of
+/// a process above them, as the workers of PostgreSQL.
+pub(super) fn leave_wakes(processes: &mut [Observed], holders: impl Fn(LinkId) -> EndHolders) {
+    for process in processes {
+        let pid = process.process.id.pid;
+        let may_be_woken = process.handles_signals() || process.threads.len() > 1;
+        let mut moved: BTreeMap<Outside, f64> = BTreeMap::new();
+        let mut on = std::mem::take(&mut process.on);
+        on.retain(|on| {
+            if on.side == LinkSide::Room {
+                return true;
+            }
+            let or = other_wait(process, on.pipe);
+            if or.is_none() && !may_be_woken {
+                return true;
+            }
+            let EndHolders { readers, writers } = holders(on.pipe);
+            let is_own = [&readers, &writers].map(|all| all.iter().eq([&pid]));
+            // Who keeps the end for reading, too, says by the other one that it is there.
+            let is_sign_of_life = on.pipe.is_pipe()
+                && !writers.is_empty()
+                && writers.is_subset(&readers)
+                && !writers.contains(&pid);
+            let outside = match or {
+                Some(or) if is_sign_of_life => or,
+                None if is_own == [true, true] && may_be_woken => Outside::Event,
+                _ => return true,
+            };
+            let share = moved.entry(outside).or_default();
+            *share = share.max(on.share);
+            false
+        });
+        let rest = on.iter().filter(|on| on.side == LinkSide::Input);
+        let rest = rest.map(|on| on.share).fold(0.0, f64::max);
+        process.on = on;
+        for (outside, share) in moved {
+            let share = share.min((process.shares.starved - rest).max(0.0));
+            process.shares.starved -= share;
+            process.shares.elsewhere += share;
+            *process.outside.entry(outside).or_default() += share;
+        }
+    }
+}
+
+/// What else would end the wait of a thread for input from a link.
+fn other_wait(process: &Observed, link: LinkId) -> Option<Outside> {
+    process.threads.iter().find_map(|state| match state {
+        ThreadState::Waiting(BlockedOn::Pipes { any_of, or }) => {
+            or.filter(|_| any_of.iter().any(|on| on.pipe == link))
+        }
+        _ => None,
+    })
+}
+
 /// Removes waits for room in empty links.
 fn leave_room(process: &mut Observed, is_empty: impl Fn(LinkId) -> bool) {
     let longest = |process: &Observed, side: LinkSide| {
@@ -111,6 +173,7 @@ fn has_timer(process: &Observed) -> bool {
 mod tests {
     use super::*;
     use crate::fixtures::{busy, frozen, on_input, on_room, process, reads, writes};
+    use crate::proc::LinkFd;
 
     #[test]
     fn a_reader_of_a_full_pipe_waits_for_something_else() {
@@ -158,5 +221,42 @@ mod tests {
         assert_eq!(all[1], reader);
         assert_eq!((all[0].shares.blocked, all[0].shares.elsewhere), (0.0, 1.0));
         assert!(all[0].on.is_empty());
+    }
+
+    /// A worker of PostgreSQL, which is told by a pipe when the first process has ended, and polls for a
+    /// signal beside it; and a program whose handlers of signals write to its own pipe.
+    #[test]
+    fn who_can_only_be_woken_waits_for_an_event() {
+        let corrected = |or: Option<Outside>, signals: u64, ends: Vec<LinkFd>, both: &[i32]| {
+            let mut worker = frozen(process(2, "postgres", ends), on_input(7));
+            if let ThreadState::Waiting(BlockedOn::Pipes { or: other, .. }) = &mut worker.threads[0]
+            {
+                *other = or;
+            }
+            worker.handled_signals = signals;
+            let mut all = [worker];
+            leave_wakes(&mut all, |_| EndHolders {
+                readers: [2].into_iter().chain(both.iter().copied()).collect(),
+                writers: both.iter().copied().collect(),
+            });
+            let [worker] = all;
+            assert_eq!(worker.on.is_empty(), worker.shares.starved == 0.0);
+            worker.outside
+        };
+        let event = BTreeMap::from([(Outside::Event, 1.0)]);
+        let (reader, own) = (vec![reads(3, 7)], vec![reads(3, 7), writes(4, 7)]);
+        assert_eq!(
+            corrected(Some(Outside::Event), 0, reader.clone(), &[1]),
+            event
+        );
+        let timer = corrected(Some(Outside::EventOrTimer), 0, reader.clone(), &[1]);
+        assert_eq!(timer[&Outside::EventOrTimer], 1.0);
+        // It waits for nothing else, or another process only writes.
+        assert!(corrected(None, 0, reader.clone(), &[1]).is_empty());
+        assert!(corrected(Some(Outside::Event), 0, reader, &[]).is_empty());
+        let terminates = 1 << (libc::SIGTERM - 1);
+        assert_eq!(corrected(None, terminates, own.clone(), &[2]), event);
+        // Nobody writes to it.
+        assert!(corrected(None, 0, own, &[2]).is_empty());
     }
 }

@@ -96,6 +96,49 @@ fn load_of(process: &Observed) -> f64 {
     per_s(process, process.ran_s + process.children_ran_s)
 }
 
+/// When processes were there, in seconds before the end of the observation.
+#[derive(Clone, Copy)]
+struct Presence {
+    began: f64,
+    ended: f64,
+}
+
+impl Presence {
+    fn new(process: &Observed, window: f64) -> Self {
+        let began = process.age_s.min(window);
+        let ended = if process.has_ended {
+            (began - process.counted_s).max(0.0)
+        } else {
+            0.0
+        };
+        Presence { began, ended }
+    }
+
+    fn seconds(self) -> f64 {
+        self.began - self.ended
+    }
+
+    /// For how long at least one of these was there. The pipelines of a loop follow each other.
+    fn of_any(mut all: Vec<Presence>) -> f64 {
+        all.sort_by(|a, b| a.ended.total_cmp(&b.ended));
+        let (mut sum, mut until) = (0.0, 0.0_f64);
+        for one in all {
+            sum += (one.began - until.max(one.ended)).max(0.0);
+            until = until.max(one.began);
+        }
+        sum
+    }
+}
+
+/// For how long processes were observed, in seconds.
+fn window(observation: &Observation) -> f64 {
+    let counted = observation
+        .processes
+        .iter()
+        .map(|process| process.counted_s);
+    counted.fold(observation.seconds.max(f64::MIN_POSITIVE), f64::max)
+}
+
 /// How many processors a stage uses.
 #[derive(Clone, Copy)]
 struct StageLoad<'a> {
@@ -106,10 +149,33 @@ struct StageLoad<'a> {
     children: f64,
 }
 
-impl StageLoad<'_> {
+impl<'a> StageLoad<'a> {
+    fn none(stage: &'a Observed) -> Self {
+        StageLoad {
+            stage,
+            own: 0.0,
+            children: 0.0,
+        }
+    }
+
     fn total(self) -> f64 {
         self.own + self.children
     }
+}
+
+/// The sum of what these stages do at once, on average over the time in which at least one of them was there.
+fn together<'a>(
+    observation: &Observation,
+    stages: impl IntoIterator<Item = (&'a Observed, f64)>,
+) -> f64 {
+    let window = window(observation);
+    let (mut all, mut sum) = (Vec::new(), 0.0);
+    for (stage, what) in stages {
+        let presence = Presence::new(stage, window);
+        sum += what * presence.seconds();
+        all.push(presence);
+    }
+    sum / Presence::of_any(all).max(f64::MIN_POSITIVE)
 }
 
 /// How many processors each of these stages uses.
@@ -140,8 +206,7 @@ type Family<'a> = BTreeMap<i32, Vec<&'a Observed>>;
 /// two stages that it uses.
 fn own_load(observation: &Observation, stages: &[&Observed], place: Option<&CpuList>) -> f64 {
     let all = || observation.processes.iter();
-    let counted = all().map(|process| process.counted_s);
-    let window = counted.fold(f64::MIN_POSITIVE, f64::max);
+    let window = window(observation);
     let known: BTreeMap<i32, &Observed> = all()
         .map(|process| (process.process.id.pid, process))
         .collect();
@@ -223,15 +288,12 @@ fn load_below(
     window: f64,
     place: Option<&CpuList>,
 ) -> f64 {
-    // One that has ended used the processors for a part of the time only.
-    let time = if process.has_ended {
-        window
-    } else {
-        process.counted_s.max(f64::MIN_POSITIVE)
-    };
+    // One that was there for a part of the time used the processors for no longer.
+    let present = Presence::new(process, window).seconds() / window;
+    let load = |seconds: f64| present * per_s(process, seconds);
     let each = load_of_children(family, process, window, place);
     if may_run_on(process, place) {
-        process.ran_s / time + each.max(process.children_ran_s / time)
+        load(process.ran_s) + each.max(load(process.children_ran_s))
     } else {
         each
     }
@@ -347,18 +409,20 @@ pub(super) fn delay(
     let share_them = children.is_some_and(|children| use_share(children, MIN_OWN_LOAD, &usages));
     let busy: f64 = usages.iter().map(|usage| usage.busy).sum();
     let steal: f64 = usages.iter().map(|usage| usage.steal).sum();
-    // While stages ran that have ended, others had no more than what these left.
-    let left = usages.len() as f64 - loads.iter().map(|load| load.total()).sum::<f64>();
+    // While stages ran, others had no more than what these left.
+    let totals = loads.iter().map(|load| (load.stage, load.total()));
+    let used = together(observation, totals);
+    let left = usages.len() as f64 - used;
     let others = (busy - steal - own_load(observation, stages, place))
         .min(left)
         .max(0.0);
     let is_part = usages.len() < observation.load.0.len();
-    let sharing = stages.iter().filter(|other| {
+    let sharing = stages.iter().copied().filter(|other| {
         let shares = shares_of(other);
         let is_there = !is_part || is_confined(other.allowed.as_ref(), place);
         is_there && shares.runs + shares.queued >= MIN_ACTIVE
     });
-    let count = sharing.count();
+    let count = together(observation, sharing.map(|stage| (stage, 1.0))).round() as usize;
     let fills_them =
         stage.threads.len() > 1 && load_of(stage) >= MIN_OWN_LOAD * usages.len() as f64;
     if usages.is_empty() {
@@ -377,11 +441,7 @@ pub(super) fn delay(
     } else if (count > usages.len() || share_them || fills_them)
         && busy >= MIN_BUSY * usages.len() as f64
     {
-        let largest = largest.copied().unwrap_or(StageLoad {
-            stage,
-            own: 0.0,
-            children: 0.0,
-        });
+        let largest = largest.copied().unwrap_or(StageLoad::none(stage));
         let are_children = largest.children >= MIN_AT_ONCE;
         let used = if are_children {
             largest.children

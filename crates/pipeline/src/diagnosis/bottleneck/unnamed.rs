@@ -76,8 +76,9 @@ fn unclear(
         && stages.iter().any(|stage| queued_of(stage) >= MIN_SLOWED);
     let event_loops = event_loops(observation, candidates);
     let is_busy = is_busy || are_busy_by_turns(candidates);
-    let is_known =
-        event_loops.is_empty() && !is_source_unknown(stages, candidates) && !are_held_up(stages);
+    let is_known = event_loops.is_empty()
+        && !is_source_unknown(stages, candidates)
+        && !are_held_up(observation, stages);
     if !is_busy && !is_slowed && is_known {
         return None;
     }
@@ -122,11 +123,12 @@ fn event_loops(observation: &Observation, candidates: &[Candidate<'_>]) -> Vec<W
 }
 
 /// Whether a stage often waits for room and another one for input, so that something between them holds both up.
-fn are_held_up(stages: &[&Observed]) -> bool {
+fn are_held_up(observation: &Observation, stages: &[&Observed]) -> bool {
     let waits =
         |share: fn(&Observed) -> f64| stages.iter().any(|stage| share(stage) >= MIN_HELD_UP);
-    let is_still = stages.iter().all(|stage| stage.is_frozen);
-    !is_still && waits(|stage| stage.shares.blocked) && waits(|stage| stage.shares.starved)
+    // Most pipelines of a system wait for something to do.
+    let is_idle = observation.is_survey && stages.iter().all(|stage| stage.is_frozen);
+    !is_idle && waits(|stage| stage.shares.blocked) && waits(|stage| stage.shares.starved)
 }
 
 /// Whether it is not known what a stage did for whose data all that are known wait.

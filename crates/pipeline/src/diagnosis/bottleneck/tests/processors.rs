@@ -255,3 +255,51 @@ fn what_keeps_a_stage_from_running_is_named() {
     let limited = |stages: &mut [Observed]| stages[1].quota = Some(quota);
     assert_eq!(cause(&limited, 1.0, 0.0), Delay::Quota(quota));
 }
+
+/// `while :; do head -c 120M /dev/zero | sha256sum; done` on processor 0, in whose look one pipeline follows the other.
+#[test]
+fn pipelines_of_a_loop_are_not_added_up() {
+    let cause = |generations: i32, head: f64, sha: f64| {
+        let life = 2.0 / f64::from(generations);
+        let stages = (0..generations).flat_map(|nth| {
+            let (pid, link) = (2 * nth + 1, nth as u64 + 1);
+            let of_this = |process: Process, runs: f64| Observed {
+                has_ended: nth + 1 < generations,
+                age_s: 2.0 - f64::from(nth) * life,
+                counted_s: life,
+                ran_s: runs * life,
+                allowed: CpuList::parse("0"),
+                ..busy(process, runs, 0.0, 0.0)
+            };
+            let mut sum = of_this(process(pid + 1, "sha256sum", vec![reads(0, link)]), sha);
+            sum.shares.queued = 1.0 - sha;
+            [
+                of_this(process(pid, "head", vec![writes(1, link)]), head),
+                sum,
+            ]
+        });
+        let mut observation = observation(stages.collect());
+        observation.seconds = 2.0;
+        let usage = ProcessorUsage {
+            busy: 1.0,
+            ..ProcessorUsage::default()
+        };
+        observation.load = Load([(0, usage), (1, ProcessorUsage::default())].into());
+        let [.., head, sum] = &observation.processes[..] else {
+            unreachable!("there is at least one");
+        };
+        delay::delay(&observation, &[head, sum], sum, 0.6)
+    };
+    for generations in [1, 2, 4] {
+        let others = cause(generations, 0.1, 0.4);
+        assert!(
+            matches!(others, Delay::Others { processors, .. } if (processors - 0.5).abs() < 0.01),
+            "{generations}: {others:?}"
+        );
+        let own = cause(generations, 0.4, 0.6);
+        assert!(
+            matches!(own, Delay::OwnStages { stages: 2, .. }),
+            "{generations}: {own:?}"
+        );
+    }
+}
