@@ -167,6 +167,22 @@ impl Destination {
         saved.map_err(|error| cannot_write(&self.path(), &error))
     }
 
+    /// Saves a report in the directory for temporary files, where its regular file can't be saved. Returns its
+    /// path there; `None` if that fails, too.
+    pub(crate) fn save_elsewhere(&self, bytes: &[u8]) -> Option<PathBuf> {
+        let path = self.path();
+        let (stem, extension) = (path.file_stem()?, path.extension());
+        let extension = extension.map(|extension| format!(".{}", extension.display()));
+        let saved = create_unused(|number| {
+            let stem = numbered(&format!("pipespeed-{}", stem.display()), number);
+            let name = stem + extension.as_deref().unwrap_or_default();
+            let path = std::env::temp_dir().join(name);
+            Regular::open(directory_of(&path), name_of(&path)?)?.save_new(bytes)?;
+            Ok(path)
+        });
+        saved.ok().filter(|_| self.is_regular())
+    }
+
     /// Adds a part of a report: the first one replaces the old contents of a regular file, and
     /// later ones follow it. Readers see each as soon as it is complete. If the file was removed
     /// or replaced meanwhile, says so once, and goes on in a new one, or in that which is there now.

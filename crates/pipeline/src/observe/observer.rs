@@ -10,7 +10,7 @@ use rustix::process::getppid;
 use super::{
     NewPipe, Observation, ObservationPlan, ObservedLink, PipeSamples, registered, terminals,
 };
-use crate::graph::{LinkSide, Process, Scanner, Scope};
+use crate::graph::{Process, Scanner, Scope};
 use crate::proc::files::FdBudget;
 use crate::proc::{LinkId, Proc, ProcessId};
 use crate::processors::{Load, ProcessorTimes, Quotas};
@@ -416,9 +416,8 @@ impl Observer<'_> {
             fills.is_some_and(|fills| !fills.is_empty() && fills.iter().all(|look| look.bytes == 0))
         };
         registered::correct(&mut processes, is_empty);
-        registered::leave_wakes(&mut processes, |link| registered::EndHolders {
-            readers: graph.holders(link, LinkSide::Input).collect(),
-            writers: graph.holders(link, LinkSide::Room).collect(),
+        registered::leave_wakes(&mut processes, |link, side| {
+            graph.holders(link, side).collect()
         });
         let mut pipes: BTreeMap<LinkId, Option<String>> = BTreeMap::new();
         for observed in processes.iter().filter(|observed| observed.is_asked) {

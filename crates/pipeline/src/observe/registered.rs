@@ -62,17 +62,12 @@ pub(super) fn correct(processes: &mut [Observed], is_empty: impl Fn(LinkId) -> b
     }
 }
 
-/// Who has an end of a link.
-pub(super) struct EndHolders {
-    /// Those that can read from it.
-    pub(super) readers: BTreeSet<i32>,
-    /// Those that can write to it.
-    pub(super) writers: BTreeSet<i32>,
-}
-
 /// Corrects what processes waited for that can only be woken: by their own signals or threads, or by the end of
-/// a process above them, as the workers of PostgreSQL.
-pub(super) fn leave_wakes(processes: &mut [Observed], holders: impl Fn(LinkId) -> EndHolders) {
+/// a process above them, as the workers of PostgreSQL. `holders` are those of a side of a link.
+pub(super) fn leave_wakes(
+    processes: &mut [Observed],
+    holders: impl Fn(LinkId, LinkSide) -> BTreeSet<i32>,
+) {
     for process in processes {
         let pid = process.process.id.pid;
         let may_be_woken = process.handles_signals() || process.threads.len() > 1;
@@ -86,7 +81,8 @@ pub(super) fn leave_wakes(processes: &mut [Observed], holders: impl Fn(LinkId) -
             if or.is_none() && !may_be_woken {
                 return true;
             }
-            let EndHolders { readers, writers } = holders(on.pipe);
+            let [readers, writers] =
+                [LinkSide::Input, LinkSide::Room].map(|side| holders(on.pipe, side));
             let is_own = [&readers, &writers].map(|all| all.iter().eq([&pid]));
             // Who keeps the end for reading, too, says by the other one that it is there.
             let is_sign_of_life = on.pipe.is_pipe()
@@ -235,9 +231,9 @@ mod tests {
             }
             worker.handled_signals = signals;
             let mut all = [worker];
-            leave_wakes(&mut all, |_| EndHolders {
-                readers: [2].into_iter().chain(both.iter().copied()).collect(),
-                writers: both.iter().copied().collect(),
+            leave_wakes(&mut all, |_, side| {
+                let reader = (side == LinkSide::Input).then_some(2);
+                reader.into_iter().chain(both.iter().copied()).collect()
             });
             let [worker] = all;
             assert_eq!(worker.on.is_empty(), worker.shares.starved == 0.0);

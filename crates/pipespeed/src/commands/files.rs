@@ -285,31 +285,34 @@ impl SavedFiles {
         let is_saved = |(option, file): &&(&str, Destination)| {
             !matches!(*option, "--chart" | "--prometheus") && file.takes_parts()
         };
-        let _ = self.save_all(self.files.iter().filter(is_saved), text);
+        let _ = self.save_all(self.files.iter().filter(is_saved), text, |_, _| None);
     }
 
-    /// Saves the text of each option. Continues after a failure.
+    /// Saves the text of each option. Continues after a failure. What can't be saved where it was to be, as on a disk
+    /// that has filled up, goes to the directory for temporary files.
     ///
     /// # Errors
     /// The files that can't be saved, with the reasons.
     pub(super) fn save(&self, text: impl Fn(&str) -> anyhow::Result<String>) -> anyhow::Result<()> {
-        self.save_all(self.files.iter(), text)
+        self.save_all(self.files.iter(), text, Destination::save_elsewhere)
     }
 
     fn save_all<'a>(
         &self,
         files: impl Iterator<Item = &'a (&'static str, Destination)>,
         text: impl Fn(&str) -> anyhow::Result<String>,
+        save_elsewhere: impl Fn(&Destination, &[u8]) -> Option<PathBuf>,
     ) -> anyhow::Result<()> {
-        if let Some(directory) = self.directory {
-            fs::create_dir_all(directory).map_err(|error| {
-                anyhow!(
+        let made = self.directory.map(|directory| {
+            let made = fs::create_dir_all(directory);
+            made.map_err(|error| {
+                format!(
                     "cannot write {}: {}",
                     directory.display(),
                     with_remedy(&error)
                 )
-            })?;
-        }
+            })
+        });
         let mut failed: Vec<String> = Vec::new();
         let mut is_closed = false;
         let mut saved: Vec<&(&'static str, Destination)> = Vec::new();
@@ -342,7 +345,16 @@ impl SavedFiles {
                 Err(error) if file.is_stdout() && is_reader_gone(&error, io::stdout()) => {
                     is_closed = true;
                 }
-                Err(error) => failed.push(error.to_string()),
+                Err(error) => {
+                    let error = match &made {
+                        Some(Err(error)) => error.clone(),
+                        _ => error.to_string(),
+                    };
+                    failed.push(match save_elsewhere(file, text.as_bytes()) {
+                        Some(path) => format!("{error}; saved as {}", path.display()),
+                        None => error,
+                    });
+                }
             }
         }
         match (failed.is_empty(), is_closed) {

@@ -66,17 +66,15 @@ impl Regular {
                 can_rename
             }
             Some(old) => {
-                let file = self.open_existing()?;
+                // Nothing else of it is tried: truncating a file at its end would change its times and its mode,
+                // and cut off what another process adds meanwhile.
+                self.open_existing()?;
                 let is_mounted = self.has_attribute(&self.name, StatxAttributes::MOUNT_ROOT);
-                let may_replace = can_create.is_ok()
+                can_create.is_ok()
                     && can_rename
                     && is_sole_and_own(&old)
                     && !is_mounted
-                    && self.check_renaming().is_ok();
-                if !may_replace {
-                    check_truncating(&file)?;
-                }
-                may_replace
+                    && self.check_renaming().is_ok()
             }
         })
     }
@@ -430,7 +428,7 @@ fn lasting_flags(file: &File) -> IFlags {
 /// Replaces the contents of a file. Reserves the room first, and writes the old contents again
 /// if the new ones can't be written all the same.
 fn write_in_place(file: &File, bytes: &[u8]) -> io::Result<()> {
-    let (old, new) = (check_truncating(file)?, bytes.len() as u64);
+    let (old, new) = (file.metadata()?.len(), bytes.len() as u64);
     // What is behind the new contents is cut off only in the end.
     let mut kept = vec![0; old.min(new) as usize];
     let is_kept = file.read_exact_at(&mut kept, 0).is_ok();
@@ -449,7 +447,7 @@ fn write_in_place(file: &File, bytes: &[u8]) -> io::Result<()> {
     }
     // Some file systems find out only when it is closed. What is cut off can't come back.
     let written_all = outcome.and_then(|()| check_by_closing(file));
-    let Err(error) = written_all.and_then(|()| file.set_len(new)) else {
+    let Err(error) = written_all.and_then(|()| cut(file, new)) else {
         return Ok(());
     };
     let overwritten = &kept[..written.min(kept.len())];
@@ -477,15 +475,16 @@ fn write_counted(file: &File, bytes: &[u8], written: &mut usize) -> io::Result<(
     Ok(())
 }
 
-/// Checks that a file can be truncated, by doing so at its end. Returns its length.
+/// Cuts off what is behind a length, if anything is.
 ///
 /// # Errors
-/// Landlock, say, refuses it: a shorter text would leave the end of the old one.
-fn check_truncating(file: &File) -> io::Result<u64> {
-    let len = file.metadata()?.len();
-    file.set_len(len)
-        .map_err(|error| io::Error::new(error.kind(), format!("it can't be truncated: {error}")))?;
-    Ok(len)
+/// Landlock, say, refuses it.
+fn cut(file: &File, len: u64) -> io::Result<()> {
+    if file.metadata()?.len() == len {
+        return Ok(());
+    }
+    let cut = file.set_len(len);
+    cut.map_err(|error| io::Error::new(error.kind(), format!("it can't be truncated: {error}")))
 }
 
 /// Adds a part at the end of a file, or nothing.

@@ -158,7 +158,8 @@ fn what_a_sandbox_denies_is_found_before_measuring_and_leaves_nothing() {
         (WRITE_FILE, "run.json", Some("Permission denied")),
         (REMOVE_FILE, "run.json", None),
         (TRUNCATE, "run.json", None),
-        (TRUNCATE, "other run.json", Some("it can't be truncated")),
+        // What is longer than before needs no truncation.
+        (TRUNCATE, "other run.json", None),
     ] {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("run.json");
@@ -186,6 +187,58 @@ fn what_a_sandbox_denies_is_found_before_measuring_and_leaves_nothing() {
         }
         assert_eq!(names_in(directory.path()), names, "{denied:#x}");
     }
+}
+
+#[test]
+fn what_can_no_longer_be_saved_goes_to_the_directory_for_temporary_files() {
+    let directory = tempfile::tempdir().unwrap();
+    let (path, other) = (
+        directory.path().join("run.json"),
+        directory.path().join("x"),
+    );
+    let old = "old\n".repeat(100_000);
+    fs::write(&path, &old).unwrap();
+    fs::hard_link(&path, other).unwrap();
+    for name in ["pipespeed-run.json", "pipespeed-run-2.json"] {
+        let mut command = pipespeed(&format!("{SHORT} --json"));
+        command.arg(&path).env("TMPDIR", directory.path());
+        // The end of the old contents would stay.
+        if !conditions::without_rights(&mut command, TRUNCATE) {
+            return;
+        }
+        let saved = directory.path().join(name);
+        let words = format!(
+            "it can't be truncated: Permission denied; saved as {}",
+            saved.display()
+        );
+        run_alone(command).failed(1, &["cannot write", &words]);
+        assert_record(&saved);
+        assert_eq!(fs::read_to_string(&path).unwrap(), old);
+    }
+}
+
+/// A file with a second name that somebody adds to, and that has a mode that writing changes.
+#[test]
+fn looking_at_a_file_that_is_written_in_place_changes_nothing_of_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("run.json");
+    fs::write(&path, "old").unwrap();
+    fs::hard_link(&path, directory.path().join("other")).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o6755)).unwrap();
+    let before = fs::metadata(&path).unwrap();
+    let mut command = pipespeed("doctor --json");
+    command.arg(&path).arg(i32::MAX.to_string());
+    run_alone(command).refused(2, &["no such process"]);
+    let after = fs::metadata(&path).unwrap();
+    let seen = |file: &fs::Metadata| {
+        (
+            file.len(),
+            file.modified().unwrap(),
+            file.ctime_nsec(),
+            file.mode(),
+        )
+    };
+    assert_eq!(seen(&after), seen(&before));
 }
 
 #[test]
