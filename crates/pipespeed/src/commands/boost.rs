@@ -10,6 +10,7 @@ use std::ffi::OsString;
 use std::io::{self, BufRead, BufReader, PipeReader, PipeWriter};
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
@@ -84,6 +85,11 @@ fn become_command(args: &BoostArgs) -> anyhow::Result<()> {
             "the sidecar would be a child of the command, which adopts orphans (process 1 or \
              PR_SET_CHILD_SUBREAPER); --report raises them"
         ))
+    } else if starts_namespace() {
+        // Once that ends, the command could start nothing.
+        Err(anyhow!(
+            "the sidecar would be process 1 of the command's children (unshare --pid without --fork)"
+        ))
     } else {
         start_sidecar(subject, args.account.as_deref())
     };
@@ -108,6 +114,16 @@ fn become_command(args: &BoostArgs) -> anyhow::Result<()> {
 /// Whether processes without a parent become children of this process.
 fn adopts_orphans() -> bool {
     getpid() == Pid::INIT || child_subreaper().is_ok_and(|adopts| adopts.is_some())
+}
+
+/// Whether the next child is the first process of a PID namespace (pid_namespaces(7)): of one that has no process
+/// yet, the link can't be read.
+fn starts_namespace() -> bool {
+    let children = Path::new("/proc/self/ns/pid_for_children");
+    children.symlink_metadata().is_ok()
+        && children
+            .read_link()
+            .is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
 }
 
 fn start_sidecar(subject: RaiseScope, account: Option<&str>) -> anyhow::Result<()> {
