@@ -426,17 +426,17 @@ impl Observer<'_> {
             }
         }
         self.leave_idle(&mut processes, &mut pipes);
-        let pipes = pipes.into_iter();
-        let asked = self
-            .tallies
-            .values()
-            .filter(|tally| self.asked.contains(&tally.process.id));
+        let tallies = self.tallies.values();
+        let asked = tallies.filter(|tally| self.asked.contains(&tally.process.id));
         let mut with_sockets = asked.clone();
         let has_sockets = with_sockets.any(|tally| !tally.process.sockets.is_empty());
         let samples = self.tallies.values().map(|tally| tally.counts.samples);
         let mut observation = Observation {
             samples: samples.max().unwrap_or(0),
-            pipes: pipes.map(|(id, path)| self.pipe(id, path)).collect(),
+            pipes: pipes
+                .into_iter()
+                .map(|(id, path)| self.pipe(id, path))
+                .collect(),
             processes,
             load,
             hidden: graph.count_hidden(self.proc),
