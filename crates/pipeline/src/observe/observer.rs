@@ -420,10 +420,9 @@ impl Observer<'_> {
             graph.holders(link, side).collect()
         });
         let mut pipes: BTreeMap<LinkId, Option<String>> = BTreeMap::new();
-        for observed in processes.iter().filter(|observed| observed.is_asked) {
-            for end in &observed.process.ends {
-                pipes.entry(end.pipe).or_insert_with(|| end.path.clone());
-            }
+        let of_asked = processes.iter().filter(|observed| observed.is_asked);
+        for end in of_asked.flat_map(|observed| &observed.process.ends) {
+            pipes.entry(end.pipe).or_insert_with(|| end.path.clone());
         }
         self.leave_idle(&mut processes, &mut pipes);
         let tallies = self.tallies.values();
