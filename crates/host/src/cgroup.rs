@@ -130,6 +130,36 @@ impl OwnQuotas {
     }
 }
 
+/// Whether reads or writes a second of the processes in these control groups, given as the text of
+/// proc_pid_cgroup(5), have a limit: `io.max`, or `blkio.throttle.*` in version 1 (Documentation/admin-guide/cgroup-v2.rst
+/// and cgroup-v1/blkio-controller.rst). Each of these files has a line for a device that has one.
+pub fn limits_io(root: &Root, groups: &str) -> bool {
+    const V1: [&str; 4] = [
+        "blkio.throttle.read_bps_device",
+        "blkio.throttle.write_bps_device",
+        "blkio.throttle.read_iops_device",
+        "blkio.throttle.write_iops_device",
+    ];
+    let is_limited = |mount: &str, path: &str, files: &[&str]| {
+        let limits = |directory: PathBuf| {
+            let mut texts = files
+                .iter()
+                .filter_map(|file| root.text(directory.join(file)));
+            texts.any(|text| !text.trim().is_empty())
+        };
+        up_to_mount(mount, path).into_iter().any(limits)
+    };
+    parse_groups(groups).iter().any(|(controllers, path)| {
+        if controllers.is_empty() {
+            return is_limited("sys/fs/cgroup", path, &["io.max"]);
+        }
+        has_controller(controllers, "blkio")
+            && [controllers, "blkio"]
+                .iter()
+                .any(|name| is_limited(&format!("sys/fs/cgroup/{name}"), path, &V1))
+    })
+}
+
 /// The controllers and the path of each of our groups.
 pub(super) fn own_groups(root: &Root) -> Vec<(String, String)> {
     parse_groups(&root.text("proc/self/cgroup").unwrap_or_default())

@@ -92,6 +92,26 @@ fn in_a_version_1_container_the_mount_is_our_group() {
 }
 
 #[test]
+fn a_limit_of_writes_applies_to_the_groups_below() {
+    let group = "sys/fs/cgroup/blkio/docker";
+    let limit = |text: &str| {
+        Fixture::empty()
+            .file(&format!("{group}/blkio.throttle.write_bps_device"), text)
+            .file(&format!("{group}/blkio.throttle.read_bps_device"), "")
+    };
+    let is_limited = |made: &Fixture, groups: &str| limits_io(&made.root, groups);
+    let limited = limit("254:0 2097152\n");
+    assert!(is_limited(&limited, "5:blkio:/docker/0123\n0::/\n"));
+    assert!(!is_limited(&limited, "5:blkio:/\n4:cpu:/docker/0123\n"));
+    assert!(!is_limited(&limit(""), "5:blkio:/docker/0123\n"));
+    let unified = Fixture::empty().file(
+        "sys/fs/cgroup/a/io.max",
+        "8:16 rbps=max wbps=1048576 riops=max wiops=max\n",
+    );
+    assert!(is_limited(&unified, "0::/a/b\n") && !is_limited(&unified, "0::/c\n"));
+}
+
+#[test]
 fn only_a_virtual_machine_is_a_guest() {
     let rented = |product: &str| {
         let made = Fixture::empty()

@@ -99,6 +99,9 @@ pub struct Observed {
     /// What of that it read while it started.
     #[serde(skip)]
     pub start: Start,
+    /// Whether it waited for a disk, and a control group of it limits its reads and writes a second.
+    #[serde(skip)]
+    pub has_io_limit: bool,
     /// Whether it was seen to move data by calls that don't count as bytes.
     pub splices: bool,
     /// The ends for which a thread waited among several events, as in an event loop.

@@ -104,6 +104,8 @@ pub struct Bottleneck {
     pub waits: f64,
     /// The share of the time in which its processors were idle while something waited for a disk.
     pub iowait: f64,
+    /// Whether it, or these children, waited for a disk, and its control group limits reads and writes a second.
+    pub has_io_limit: bool,
     /// The stage that may be the cause, since it waits outside while others wait for it: another one, or
     /// this one, if it also waits for the others.
     pub limiter: Option<PausingStage>,
@@ -362,17 +364,14 @@ fn bottleneck(observation: &Observation, stages: &[&Observed], edges: &[Edge]) -
     let (bystanders, candidates): (Vec<_>, Vec<_>) = candidates
         .into_iter()
         .partition(|candidate| is_bystander(observation, candidate));
-    current.retain(|stage| {
-        bystanders
-            .iter()
-            .all(|other| !std::ptr::eq(other.stage, *stage))
-    });
+    let is_bystander =
+        |stage: &Observed| bystanders.iter().any(|one| std::ptr::eq(one.stage, stage));
+    current.retain(|stage| !is_bystander(stage));
     let stages = &current[..];
     let candidates = without_outrun(candidates);
     let clearest = clearest(&candidates, &levels, stages);
-    let named = at_quota(&candidates)
-        .or(clearest)
-        .or_else(|| busiest(&candidates));
+    let busiest = || busiest(&candidates);
+    let named = at_quota(&candidates).or(clearest).or_else(busiest);
     let best = named.or_else(|| pausing(&candidates));
     let best = best.filter(|best| {
         !polls_busy_children(best.stage)
@@ -431,6 +430,7 @@ fn bottleneck(observation: &Observation, stages: &[&Observed], edges: &[Edge]) -
         room: room(observation, best),
         waits: best.waits,
         iowait: observation.load.mean_iowait(stage.allowed.as_ref()),
+        has_io_limit: stage.has_io_limit,
         limiter: match named {
             Some(_) => limiter(best, stages),
             None => PausingStage::new(stage),

@@ -137,6 +137,7 @@ impl Slice {
             children_ran_s: self.children.ran().as_secs_f64(),
             io: self.io,
             start: self.start,
+            has_io_limit: false,
             splices: counts.splices,
             polled: counts.polled.clone(),
             tried: BTreeSet::new(),

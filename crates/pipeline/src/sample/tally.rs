@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-use pipespeed_host::CpuList;
+use pipespeed_host::{CpuList, limits_io};
 use rustix::time::{ClockId, clock_gettime};
 
 use self::look::Looked;
@@ -27,6 +27,9 @@ use crate::wait::ThreadState;
 
 /// Ends of processes are rounded to ticks: an older process was there before.
 const MAX_BIRTH_ERROR: Duration = Duration::from_millis(20);
+
+/// What waits for a disk for a smaller share of the time is not held up by a limit.
+const MIN_DISK: f64 = 0.1;
 
 /// The samples of a process.
 #[derive(Debug)]
@@ -365,8 +368,14 @@ impl Tally {
         let observed = self
             .slice(limits)
             .observed(same.clone().unwrap_or_else(|| self.process.clone()));
+        let of_children = observed.children.as_ref();
+        let of_children = of_children.map_or(0.0, |children| children.shares.disk);
+        let mut groups = self.groups.iter();
+        let has_io_limit = observed.shares.disk.max(of_children) >= MIN_DISK
+            && groups.any(|groups| limits_io(proc.root(), groups));
         Observed {
             tried: self.tried(observed.io),
+            has_io_limit,
             is_asked,
             has_ended: same.is_none(),
             is_frozen: same.is_some()

@@ -21,6 +21,10 @@ const MIN_ONLY: f64 = 0.5;
 /// So has one that is ready to run for this share, whatever keeps it from that.
 const MAX_ONLY_QUEUED: f64 = 0.3;
 
+/// What helps a stage that waits for a disk, where that may not be the disk's fault.
+const IO_LIMIT: &str = "Its control group limits reads and writes (io.max; blkio.throttle in version 1): where it reaches \
+     that, only a higher limit or less data helps, else a faster disk, too.";
+
 /// What helps a stage that waits for a disk: one that waits for each of many small requests gains by larger
 /// ones. Where processors are lacking, the kernel's own threads may wait for one to complete a request.
 fn disk(bottleneck: &Bottleneck) -> &'static str {
@@ -81,7 +85,9 @@ pub(super) fn remedy(
             let is_only = delay.is_none() && !is_emptied;
             let delay = more_time_text(bottleneck);
             let disk = disk(bottleneck);
-            if shares.runs >= MIN_MENTIONED {
+            if bottleneck.has_io_limit {
+                format!("{IO_LIMIT}{delay}")
+            } else if shares.runs >= MIN_MENTIONED {
                 format!("{disk}, less data or a faster {name} helps{pipes}.{delay}")
             } else if is_only {
                 format!("{disk} or less data helps{pipes}.")
@@ -198,6 +204,7 @@ fn faster_text(bottleneck: &Bottleneck, shares: &Shares, name: &str, pipes: &str
     };
     let disk = match bottleneck.delay {
         _ if !also_disk => "",
+        _ if bottleneck.has_io_limit => " or a higher limit of its control group (io.max)",
         None | Some(Delay::Quota(_)) => " or a faster disk",
         Some(_) => ", or fewer and larger requests",
     };
@@ -290,6 +297,8 @@ fn room_text(bottleneck: &Bottleneck, activity: MainActivity) -> String {
             " A larger pipe may help, too: the one next to it holds only {}.",
             size::format(capacity)
         ),
+        // A limit of bytes a second is none of calls.
+        Room::Emptied { .. } if bottleneck.has_io_limit => String::new(),
         // It may read at a fixed rate.
         Room::Emptied { capacity } if matches!(activity, MainActivity::WaitsFor(_)) => format!(
             " A larger pipe may help, if it reads more than {} at a time: each of its reads takes all that the \

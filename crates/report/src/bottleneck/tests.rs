@@ -54,6 +54,10 @@ fn a_stage_that_mostly_waits_is_not_said_to_need_to_be_faster() {
         disk: 0.7,
         ..Shares::default()
     };
+    let limited = text(|bottleneck| {
+        (bottleneck.shares, bottleneck.has_io_limit) = (disk, true);
+        bottleneck.room = Room::Emptied { capacity: 65536 };
+    });
     let disk = text(|bottleneck| bottleneck.shares = disk);
     let both = text(|bottleneck| {
         bottleneck.shares.runs = 0.6;
@@ -68,7 +72,7 @@ fn a_stage_that_mostly_waits_is_not_said_to_need_to_be_faster() {
         };
         bottleneck.delay = Some(Delay::Unknown);
     });
-    insta::assert_snapshot!([queued.join("\n"), disk, both, disk_too].join("\n"));
+    insta::assert_snapshot!([queued.join("\n"), disk, limited, both, disk_too].join("\n"));
 }
 
 /// `grep --line-buffered | sed -u` beside two busy processes.
