@@ -195,18 +195,14 @@ fn is_unused(observation: &Observation, pipe: LinkId) -> bool {
         let mut on = process.on.iter().chain(process.children_on());
         on.any(|on| (on.pipe, on.side) == (pipe, side) && on.share > 0.0)
     };
-    if pipe.is_direction() {
-        // Mostly one direction of a connection is used at a time.
+    // Mostly one direction of a connection is used at a time.
+    if pipe.is_direction() || observation.is_sign_of_life(pipe) {
         let link = observation.link(pipe);
         let has_data = link.is_some_and(|link| link.unread.is_some_and(|bytes| bytes > 0));
         let mut all = observation.processes.iter();
         let is_waited_on =
             all.any(|process| waits(process, LinkSide::Input) || waits(process, LinkSide::Room));
         return !has_data && !is_waited_on;
-    }
-    let mut holders = observation.holders(pipe, LinkSide::Input);
-    if observation.is_sign_of_life(pipe) && !holders.any(|holder| waits(holder, LinkSide::Input)) {
-        return true;
     }
     let reads_nothing = |reader: &&Observed| {
         let is_counted = !reader.splices && !reader.has_reaped && reader.children.is_none();

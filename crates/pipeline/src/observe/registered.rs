@@ -90,7 +90,8 @@ pub(super) fn leave_wakes(
                 && writers.is_subset(&readers)
                 && !writers.contains(&pid);
             let outside = match or {
-                Some(or) if is_sign_of_life => or,
+                // With a timeout alone it may wait for a job, as by Queue.get() of Python's multiprocessing.
+                Some(or) if is_sign_of_life && or != Outside::Timer => or,
                 None if is_own == [true, true] && may_be_woken => Outside::Event,
                 _ => return true,
             };
@@ -247,7 +248,8 @@ mod tests {
         );
         let timer = corrected(Some(Outside::EventOrTimer), 0, reader.clone(), &[1]);
         assert_eq!(timer[&Outside::EventOrTimer], 1.0);
-        // It waits for nothing else, or another process only writes.
+        // It waits for nothing else, or for a time, or another process only writes.
+        assert!(corrected(Some(Outside::Timer), 0, reader.clone(), &[1]).is_empty());
         assert!(corrected(None, 0, reader.clone(), &[1]).is_empty());
         assert!(corrected(Some(Outside::Event), 0, reader, &[]).is_empty());
         let terminates = 1 << (libc::SIGTERM - 1);
