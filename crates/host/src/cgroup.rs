@@ -130,22 +130,28 @@ impl OwnQuotas {
     }
 }
 
-/// Whether reads or writes a second of the processes in these control groups, given as the text of
-/// proc_pid_cgroup(5), have a limit: `io.max`, or `blkio.throttle.*` in version 1 (Documentation/admin-guide/cgroup-v2.rst
-/// and cgroup-v1/blkio-controller.rst). Each of these files has a line for a device that has one.
-pub fn limits_io(root: &Root, groups: &str) -> bool {
-    const V1: [&str; 4] = [
+/// Whether the processes in these control groups, given as the text of proc_pid_cgroup(5), may read or write only so many
+/// bytes a second from or to some device: by `io.max`, or `blkio.throttle.*` in version 1
+/// (Documentation/admin-guide/cgroup-v2.rst and cgroup-v1/blkio-controller.rst).
+pub fn limits_bytes(root: &Root, groups: &str) -> bool {
+    const V1: [&str; 2] = [
         "blkio.throttle.read_bps_device",
         "blkio.throttle.write_bps_device",
-        "blkio.throttle.read_iops_device",
-        "blkio.throttle.write_iops_device",
     ];
+    // Lines of version 1 are of devices with a limit; those of version 2 hold others, too: `8:16 rbps=max wbps=1048576`.
+    let has_limit = |line: &str| {
+        let mut values = line.split_ascii_whitespace().skip(1);
+        values.any(|value| match value.split_once('=') {
+            Some((key, limit)) => key.ends_with("bps") && limit != "max",
+            None => true,
+        })
+    };
     let is_limited = |mount: &str, path: &str, files: &[&str]| {
         let limits = |directory: PathBuf| {
             let mut texts = files
                 .iter()
                 .filter_map(|file| root.text(directory.join(file)));
-            texts.any(|text| !text.trim().is_empty())
+            texts.any(|text| text.lines().any(has_limit))
         };
         up_to_mount(mount, path).into_iter().any(limits)
     };

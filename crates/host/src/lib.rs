@@ -43,7 +43,7 @@ mod tests;
 pub use self::available::{Available, TooMuchMemory, available_memory, check_memory};
 pub use self::busy::Busy;
 pub use self::cache::{Cache, CacheKind};
-pub use self::cgroup::{Cgroup, Throttling, limits_io};
+pub use self::cgroup::{Cgroup, Throttling, limits_bytes};
 pub use self::cpu_list::CpuList;
 pub use self::differences::Difference;
 pub use self::frequency::{ClockSource, Frequency};

@@ -99,7 +99,7 @@ fn a_limit_of_writes_applies_to_the_groups_below() {
             .file(&format!("{group}/blkio.throttle.write_bps_device"), text)
             .file(&format!("{group}/blkio.throttle.read_bps_device"), "")
     };
-    let is_limited = |made: &Fixture, groups: &str| limits_io(&made.root, groups);
+    let is_limited = |made: &Fixture, groups: &str| limits_bytes(&made.root, groups);
     let limited = limit("254:0 2097152\n");
     assert!(is_limited(&limited, "5:blkio:/docker/0123\n0::/\n"));
     assert!(!is_limited(&limited, "5:blkio:/\n4:cpu:/docker/0123\n"));
@@ -109,6 +109,11 @@ fn a_limit_of_writes_applies_to_the_groups_below() {
         "8:16 rbps=max wbps=1048576 riops=max wiops=max\n",
     );
     assert!(is_limited(&unified, "0::/a/b\n") && !is_limited(&unified, "0::/c\n"));
+    let of_calls = Fixture::empty().file(
+        "sys/fs/cgroup/a/io.max",
+        "8:16 rbps=max wbps=max riops=100 wiops=max\n",
+    );
+    assert!(!is_limited(&of_calls, "0::/a\n"));
 }
 
 #[test]

@@ -145,6 +145,7 @@ pub fn frozen(process: Process, thread: ThreadState) -> Observed {
         splices: false,
         start: Start::default(),
         polled: BTreeSet::new(),
+        polled_beside: BTreeMap::new(),
         tried: BTreeSet::new(),
         handled_signals: 0,
         ancestors: Vec::new(),

@@ -16,7 +16,7 @@ pub use self::links::{Link, LinkEnd, groups, links};
 pub(crate) use self::links::{connected, with_flow};
 pub use self::scanner::Scanner;
 pub use self::stages::{Adjacency, Edge, Holders, Node, Stages, pipelines, reach};
-pub(crate) use self::stages::{STDERR, STDOUT};
+pub(crate) use self::stages::{STDERR, STDIN, STDOUT};
 use crate::proc::sockets::{SocketPeer, Sockets};
 use crate::proc::terminals::{TerminalFd, TerminalId};
 use crate::proc::{LinkFd, LinkId, OtherFiles, Proc, ProcessId, Stat};

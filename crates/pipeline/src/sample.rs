@@ -107,6 +107,9 @@ pub struct Observed {
     /// The ends for which a thread waited among several events, as in an event loop.
     #[serde(skip)]
     pub polled: BTreeSet<(LinkId, LinkSide)>,
+    /// What else would have ended its waits for input from a link.
+    #[serde(skip)]
+    pub polled_beside: BTreeMap<LinkId, Outside>,
     /// Its non-blocking ends on which it moves little a call: it may ask again and again for input that is not
     /// there, or for room.
     #[serde(skip)]
@@ -125,6 +128,11 @@ pub struct Observed {
 }
 
 impl Observed {
+    /// Whether a process is among its ancestors.
+    pub(crate) fn is_below(&self, pid: i32) -> bool {
+        self.process.parent == pid || self.ancestors.contains(&pid)
+    }
+
     /// Whether it has a handler for a signal.
     pub(crate) fn handles(&self, signal: i32) -> bool {
         self.handled_signals >> (signal - 1) & 1 == 1

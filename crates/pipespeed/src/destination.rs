@@ -13,11 +13,11 @@ mod attributes;
 mod new_name;
 mod regular;
 
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::fd::RawFd;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -167,9 +167,12 @@ impl Destination {
         saved.map_err(|error| cannot_write(&self.path(), &error))
     }
 
-    /// Saves a report in the directory for temporary files, where its regular file can't be saved. Returns its
-    /// path there; `None` if that fails, too.
+    /// Saves a report in the directory for temporary files, for this user only, where its regular file can't be
+    /// saved. Returns its path there; `None` if that fails, too.
     pub(crate) fn save_elsewhere(&self, bytes: &[u8]) -> Option<PathBuf> {
+        if !self.is_regular() {
+            return None;
+        }
         let path = self.path();
         let (stem, extension) = (path.file_stem()?, path.extension());
         let extension = extension.map(|extension| format!(".{}", extension.display()));
@@ -177,10 +180,15 @@ impl Destination {
             let stem = numbered(&format!("pipespeed-{}", stem.display()), number);
             let name = stem + extension.as_deref().unwrap_or_default();
             let path = std::env::temp_dir().join(name);
-            Regular::open(directory_of(&path), name_of(&path)?)?.save_new(bytes)?;
-            Ok(path)
+            let mut new = OpenOptions::new();
+            let mut file = new.write(true).create_new(true).mode(0o600).open(&path)?;
+            let written = file.write_all(bytes);
+            if written.is_err() {
+                let _ = fs::remove_file(&path);
+            }
+            written.map(|()| path)
         });
-        saved.ok().filter(|_| self.is_regular())
+        saved.ok()
     }
 
     /// Adds a part of a report: the first one replaces the old contents of a regular file, and

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::Who;
 use super::bottleneck::{MIN_LACKING, MIN_LIKELY, MIN_THROUGH_CHILDREN, per_s};
-use crate::graph::{Edge, Holders, LinkSide, Node, Process, Stages, pipelines};
+use crate::graph::{Edge, Holders, LinkSide, Node, Process, STDIN, Stages, pipelines};
 use crate::observe::{LinkIndex, Observation, ObservedLink};
 use crate::proc::LinkId;
 use crate::sample::{Children, Observed, OnLink};
@@ -251,17 +251,24 @@ impl Observation {
             .filter(move |process| process.process.holds(pipe, side))
     }
 
-    /// Whether who can write to a pipe can also read from it, and another process only reads: mostly it is told by
-    /// the end of the pipe that the writer has ended, as the workers of PostgreSQL.
+    /// Whether every process that can write to a pipe can also read from it, and has below it the others that only
+    /// read: mostly they are told by the end of the pipe that the writer has ended, as the workers of PostgreSQL.
     pub(super) fn is_sign_of_life(&self, pipe: LinkId) -> bool {
         let reads = |holder: &Observed| holder.process.holds(pipe, LinkSide::Input);
         let writes = |holder: &Observed| holder.process.holds(pipe, LinkSide::Room);
-        let mut writers = self.holders(pipe, LinkSide::Room).peekable();
-        let mut readers = self.holders(pipe, LinkSide::Input);
+        let writers: Vec<&Observed> = self.holders(pipe, LinkSide::Room).collect();
+        let readers = self.holders(pipe, LinkSide::Input);
+        let mut only_read = readers.filter(|reader| !writes(reader)).peekable();
+        let is_told = |reader: &Observed| {
+            let mut writers = writers.iter();
+            writers.all(|writer| reader.is_below(writer.process.id.pid))
+                && !reader.has_as(pipe, STDIN)
+        };
         pipe.is_pipe()
-            && writers.peek().is_some()
-            && writers.all(reads)
-            && readers.any(|reader| !writes(reader))
+            && !writers.is_empty()
+            && writers.iter().all(|writer| reads(writer))
+            && only_read.peek().is_some()
+            && only_read.all(is_told)
     }
 
     /// A link by its identity.

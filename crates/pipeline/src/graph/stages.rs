@@ -7,7 +7,7 @@ use super::{LinkSide, Process};
 use crate::proc::LinkId;
 
 /// Standard input of a process started from a shell.
-const STDIN: i32 = 0;
+pub(crate) const STDIN: i32 = 0;
 /// Its standard output.
 pub(crate) const STDOUT: i32 = 1;
 /// Its standard error.

@@ -14,7 +14,7 @@ use crate::proc::{LinkFd, LinkId, ProcessId};
 use crate::processors::Load;
 use crate::sample::Observed;
 use crate::sample::slice::Slice;
-use crate::sample::tally::Tally;
+use crate::sample::tally::{Tally, age};
 
 /// The bottleneck is found from slices of this time: short enough to follow a change.
 const BOTTLENECK_TIME: Duration = Duration::from_secs(5);
@@ -147,6 +147,7 @@ impl LiveProcess<'_> {
             has_ended: self.history.ended.is_some(),
             // Every process counts as if it had been there all the time.
             samples: 1,
+            age_s: age(self.process.id).map_or(observed.age_s, |age| age.as_secs_f64()),
             ancestors: self.ancestors.clone(),
             threads: self.tally.map_or_else(Vec::new, Tally::threads),
             tried: self

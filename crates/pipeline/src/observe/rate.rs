@@ -253,7 +253,8 @@ impl Observation {
             holders.peek().is_some()
                 && holders.all(|holder| holder.process.id == process.process.id)
         };
-        has_only_it(LinkSide::Input) && has_only_it(LinkSide::Room)
+        // Others may open a FIFO for a moment.
+        !link.is_fifo() && has_only_it(LinkSide::Input) && has_only_it(LinkSide::Room)
     }
 
     fn moved(&self, pipe: LinkId, side: LinkSide, used: &mut UsedLinks) -> Moved {

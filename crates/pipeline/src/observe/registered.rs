@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::graph::LinkSide;
+use crate::graph::{LinkSide, Node, STDIN};
 use crate::proc::LinkId;
 use crate::sample::Observed;
 use crate::wait::{BlockedOn, Outside, ThreadState};
@@ -68,32 +68,23 @@ pub(super) fn leave_wakes(
     processes: &mut [Observed],
     holders: impl Fn(LinkId, LinkSide) -> BTreeSet<i32>,
 ) {
+    let mut known: BTreeMap<LinkId, [BTreeSet<i32>; 2]> = BTreeMap::new();
+    let mut ends = |link: LinkId| -> [BTreeSet<i32>; 2] {
+        let sides = || [LinkSide::Input, LinkSide::Room].map(|side| holders(link, side));
+        known.entry(link).or_insert_with(sides).clone()
+    };
     for process in processes {
-        let pid = process.process.id.pid;
         let may_be_woken = process.handles_signals() || process.threads.len() > 1;
-        let mut moved: BTreeMap<Outside, f64> = BTreeMap::new();
+        if !may_be_woken && process.polled_beside.is_empty() {
+            continue;
+        }
         let mut on = std::mem::take(&mut process.on);
+        let mut moved: BTreeMap<Outside, f64> = BTreeMap::new();
         on.retain(|on| {
-            if on.side == LinkSide::Room {
+            let wakes = (on.side == LinkSide::Input)
+                .then(|| only_wakes(process, on.pipe, may_be_woken, &mut ends));
+            let Some(outside) = wakes.flatten() else {
                 return true;
-            }
-            let or = other_wait(process, on.pipe);
-            if or.is_none() && !may_be_woken {
-                return true;
-            }
-            let [readers, writers] =
-                [LinkSide::Input, LinkSide::Room].map(|side| holders(on.pipe, side));
-            let is_own = [&readers, &writers].map(|all| all.iter().eq([&pid]));
-            // Who keeps the end for reading, too, says by the other one that it is there.
-            let is_sign_of_life = on.pipe.is_pipe()
-                && !writers.is_empty()
-                && writers.is_subset(&readers)
-                && !writers.contains(&pid);
-            let outside = match or {
-                // With a timeout alone it may wait for a job, as by Queue.get() of Python's multiprocessing.
-                Some(or) if is_sign_of_life && or != Outside::Timer => or,
-                None if is_own == [true, true] && may_be_woken => Outside::Event,
-                _ => return true,
             };
             let share = moved.entry(outside).or_default();
             *share = share.max(on.share);
@@ -103,22 +94,47 @@ pub(super) fn leave_wakes(
         let rest = rest.map(|on| on.share).fold(0.0, f64::max);
         process.on = on;
         for (outside, share) in moved {
-            let share = share.min((process.shares.starved - rest).max(0.0));
-            process.shares.starved -= share;
-            process.shares.elsewhere += share;
-            *process.outside.entry(outside).or_default() += share;
+            let share = share.min(process.shares.starved - rest);
+            if share > 0.0 {
+                process.shares.starved -= share;
+                process.shares.elsewhere += share;
+                *process.outside.entry(outside).or_default() += share;
+            }
         }
     }
 }
 
-/// What else would end the wait of a thread for input from a link.
-fn other_wait(process: &Observed, link: LinkId) -> Option<Outside> {
-    process.threads.iter().find_map(|state| match state {
-        ThreadState::Waiting(BlockedOn::Pipes { any_of, or }) => {
-            or.filter(|_| any_of.iter().any(|on| on.pipe == link))
+/// What a process waits for that waits for input from a link by which it can only be woken; `None` if it may get data there.
+fn only_wakes(
+    process: &Observed,
+    link: LinkId,
+    may_be_woken: bool,
+    ends: &mut impl FnMut(LinkId) -> [BTreeSet<i32>; 2],
+) -> Option<Outside> {
+    // Others may open a FIFO or a terminal for a moment.
+    if link.is_fifo() || link.is_terminal() {
+        return None;
+    }
+    match process.polled_beside.get(&link) {
+        // With a timeout alone it may wait for a job, as by Queue.get() of Python's multiprocessing.
+        Some(Outside::Timer) => None,
+        Some(or) => {
+            let [readers, writers] = ends(link);
+            // Who keeps the end for reading, too, says by the other one that it is there.
+            let is_sign_of_life = link.is_pipe()
+                && !writers.is_empty()
+                && writers.is_subset(&readers)
+                && writers.iter().all(|pid| process.is_below(*pid))
+                && !process.has_as(link, STDIN);
+            is_sign_of_life.then_some(*or)
         }
-        _ => None,
-    })
+        None if may_be_woken => {
+            let pid = process.process.id.pid;
+            let is_own = ends(link).iter().all(|all| all.iter().eq([&pid]));
+            is_own.then_some(Outside::Event)
+        }
+        None => None,
+    }
 }
 
 /// Removes waits for room in empty links.
@@ -169,7 +185,7 @@ fn has_timer(process: &Observed) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixtures::{busy, frozen, on_input, on_room, process, reads, writes};
+    use crate::fixtures::{busy, child_of, frozen, on_input, on_room, process, reads, writes};
     use crate::proc::LinkFd;
 
     #[test]
@@ -225,11 +241,9 @@ mod tests {
     #[test]
     fn who_can_only_be_woken_waits_for_an_event() {
         let corrected = |or: Option<Outside>, signals: u64, ends: Vec<LinkFd>, both: &[i32]| {
-            let mut worker = frozen(process(2, "postgres", ends), on_input(7));
-            if let ThreadState::Waiting(BlockedOn::Pipes { or: other, .. }) = &mut worker.threads[0]
-            {
-                *other = or;
-            }
+            let worker = child_of(1, process(2, "postgres", ends));
+            let mut worker = frozen(worker, on_input(7));
+            worker.polled_beside = or.into_iter().map(|or| (LinkId::pipe(7), or)).collect();
             worker.handled_signals = signals;
             let mut all = [worker];
             leave_wakes(&mut all, |_, side| {
@@ -252,6 +266,10 @@ mod tests {
         assert!(corrected(Some(Outside::Timer), 0, reader.clone(), &[1]).is_empty());
         assert!(corrected(None, 0, reader.clone(), &[1]).is_empty());
         assert!(corrected(Some(Outside::Event), 0, reader, &[]).is_empty());
+        // That is none above it, or it is its standard input.
+        let input = vec![reads(0, 7)];
+        assert!(corrected(Some(Outside::Event), 0, input, &[1]).is_empty());
+        assert!(corrected(Some(Outside::Event), 0, vec![reads(3, 7)], &[9]).is_empty());
         let terminates = 1 << (libc::SIGTERM - 1);
         assert_eq!(corrected(None, terminates, own.clone(), &[2]), event);
         // Nobody writes to it.

@@ -94,6 +94,8 @@ pub(crate) struct StateCounts {
     pub(crate) opens_files: bool,
     /// The ends for which a thread waited among several events.
     pub(crate) polled: BTreeSet<(LinkId, LinkSide)>,
+    /// What else would have ended waits for input from a link, as last seen.
+    pub(crate) polled_beside: BTreeMap<LinkId, Outside>,
 }
 
 impl StateCounts {
@@ -116,6 +118,11 @@ impl StateCounts {
                 let ends = any_of.iter().map(|wait: &LinkWait| (wait.pipe, wait.side));
                 if or.is_some() || any_of.len() > 1 && are_known {
                     self.polled.extend(ends.clone());
+                }
+                if let Some(or) = or {
+                    let inputs = ends.clone().filter(|(_, side)| *side == LinkSide::Input);
+                    self.polled_beside
+                        .extend(inputs.map(|(link, _)| (link, *or)));
                 }
                 on.extend(ends);
             }
@@ -178,6 +185,7 @@ impl StateCounts {
         self.splices |= other.splices;
         self.opens_files |= other.opens_files;
         self.polled.extend(&other.polled);
+        self.polled_beside.extend(&other.polled_beside);
     }
 
     /// For how long at least one thread ran. Of threads that wait for a processor while others run, the

@@ -140,6 +140,7 @@ impl Slice {
             has_io_limit: false,
             splices: counts.splices,
             polled: counts.polled.clone(),
+            polled_beside: counts.polled_beside.clone(),
             tried: BTreeSet::new(),
             handled_signals: 0,
             ancestors: Vec::new(),

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-use pipespeed_host::{CpuList, limits_io};
+use pipespeed_host::{CpuList, limits_bytes};
 use rustix::time::{ClockId, clock_gettime};
 
 use self::look::Looked;
@@ -370,9 +370,9 @@ impl Tally {
             .observed(same.clone().unwrap_or_else(|| self.process.clone()));
         let of_children = observed.children.as_ref();
         let of_children = of_children.map_or(0.0, |children| children.shares.disk);
-        let mut groups = self.groups.iter();
+        let groups = self.groups.last();
         let has_io_limit = observed.shares.disk.max(of_children) >= MIN_DISK
-            && groups.any(|groups| limits_io(proc.root(), groups));
+            && groups.is_some_and(|groups| limits_bytes(proc.root(), groups));
         Observed {
             tried: self.tried(observed.io),
             has_io_limit,
@@ -404,7 +404,7 @@ fn any_ran(times: impl Iterator<Item = Duration>, counted: Duration) -> Duration
 }
 
 /// How long ago a process started, exact to a tick.
-fn age(id: ProcessId) -> Option<Duration> {
+pub(crate) fn age(id: ProcessId) -> Option<Duration> {
     let now = clock_gettime(ClockId::Boottime);
     let now = Duration::new(now.tv_sec as u64, now.tv_nsec as u32);
     now.checked_sub(ticks(id.start))

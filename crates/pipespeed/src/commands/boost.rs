@@ -88,7 +88,8 @@ fn become_command(args: &BoostArgs) -> anyhow::Result<()> {
     } else if starts_namespace() {
         // Once that ends, the command could start nothing.
         Err(anyhow!(
-            "the sidecar would be process 1 of the command's children (unshare --pid without --fork)"
+            "the sidecar would be process 1 of the PID namespace of the command's children (unshare --pid \
+             without --fork)"
         ))
     } else {
         start_sidecar(subject, args.account.as_deref())

@@ -281,27 +281,25 @@ impl SavedFiles {
     /// Saves the regular files that had no contents, except charts and metrics, so that not even SIGKILL
     /// loses what was measured. Ignores failures: [`save`](Self::save) tries again.
     pub(super) fn save_round(&self, text: impl Fn(&str) -> anyhow::Result<String>) {
-        // A collector that reads a file at any time reads that of the run before until this one is over.
-        let is_saved = |(option, file): &&(&str, Destination)| {
-            !matches!(*option, "--chart" | "--prometheus") && file.takes_parts()
-        };
-        let _ = self.save_all(self.files.iter().filter(is_saved), text, |_, _| None);
+        let is_saved =
+            |(option, file): &&(&str, Destination)| is_record(option) && file.takes_parts();
+        let _ = self.save_all(self.files.iter().filter(is_saved), text, false);
     }
 
     /// Saves the text of each option. Continues after a failure. What can't be saved where it was to be, as on a disk
-    /// that has filled up, goes to the directory for temporary files.
+    /// that has filled up, goes to the directory for temporary files, except charts and metrics.
     ///
     /// # Errors
     /// The files that can't be saved, with the reasons.
     pub(super) fn save(&self, text: impl Fn(&str) -> anyhow::Result<String>) -> anyhow::Result<()> {
-        self.save_all(self.files.iter(), text, Destination::save_elsewhere)
+        self.save_all(self.files.iter(), text, true)
     }
 
     fn save_all<'a>(
         &self,
         files: impl Iterator<Item = &'a (&'static str, Destination)>,
         text: impl Fn(&str) -> anyhow::Result<String>,
-        save_elsewhere: impl Fn(&Destination, &[u8]) -> Option<PathBuf>,
+        is_last: bool,
     ) -> anyhow::Result<()> {
         let made = self.directory.map(|directory| {
             let made = fs::create_dir_all(directory);
@@ -350,7 +348,9 @@ impl SavedFiles {
                         Some(Err(error)) => error.clone(),
                         _ => error.to_string(),
                     };
-                    failed.push(match save_elsewhere(file, text.as_bytes()) {
+                    let may_move = is_last && is_record(option);
+                    let moved = may_move.then(|| file.save_elsewhere(text.as_bytes()));
+                    failed.push(match moved.flatten() {
                         Some(path) => format!("{error}; saved as {}", path.display()),
                         None => error,
                     });
@@ -363,6 +363,12 @@ impl SavedFiles {
             (false, _) => Err(anyhow!(failed.join("; "))),
         }
     }
+}
+
+/// Whether the file of an option holds what was measured. A collector that reads a file at any time reads that of the
+/// run before until this one is over, and only where it is.
+fn is_record(option: &str) -> bool {
+    !matches!(option, "--chart" | "--prometheus")
 }
 
 #[cfg(test)]

@@ -429,6 +429,10 @@ fn lasting_flags(file: &File) -> IFlags {
 /// if the new ones can't be written all the same.
 fn write_in_place(file: &File, bytes: &[u8]) -> io::Result<()> {
     let (old, new) = (file.metadata()?.len(), bytes.len() as u64);
+    if new < old {
+        // A shorter text would leave the end of the old one where that is refused.
+        cut(file, old)?;
+    }
     // What is behind the new contents is cut off only in the end.
     let mut kept = vec![0; old.min(new) as usize];
     let is_kept = file.read_exact_at(&mut kept, 0).is_ok();
@@ -447,7 +451,8 @@ fn write_in_place(file: &File, bytes: &[u8]) -> io::Result<()> {
     }
     // Some file systems find out only when it is closed. What is cut off can't come back.
     let written_all = outcome.and_then(|()| check_by_closing(file));
-    let Err(error) = written_all.and_then(|()| cut(file, new)) else {
+    let Err(error) = written_all.and_then(|()| if new < old { cut(file, new) } else { Ok(()) })
+    else {
         return Ok(());
     };
     let overwritten = &kept[..written.min(kept.len())];
@@ -475,14 +480,11 @@ fn write_counted(file: &File, bytes: &[u8], written: &mut usize) -> io::Result<(
     Ok(())
 }
 
-/// Cuts off what is behind a length, if anything is.
+/// Cuts off what is behind a length.
 ///
 /// # Errors
 /// Landlock, say, refuses it.
 fn cut(file: &File, len: u64) -> io::Result<()> {
-    if file.metadata()?.len() == len {
-        return Ok(());
-    }
     let cut = file.set_len(len);
     cut.map_err(|error| io::Error::new(error.kind(), format!("it can't be truncated: {error}")))
 }

@@ -22,7 +22,7 @@ const MIN_ONLY: f64 = 0.5;
 const MAX_ONLY_QUEUED: f64 = 0.3;
 
 /// What helps a stage that waits for a disk, where that may not be the disk's fault.
-const IO_LIMIT: &str = "Its control group limits reads and writes (io.max; blkio.throttle in version 1): where it reaches \
+const IO_LIMIT: &str = "Its control group limits the bytes read and written a second (io.max; blkio.throttle in version 1): where it reaches \
      that, only a higher limit or less data helps, else a faster disk, too.";
 
 /// What helps a stage that waits for a disk: one that waits for each of many small requests gains by larger
@@ -204,7 +204,9 @@ fn faster_text(bottleneck: &Bottleneck, shares: &Shares, name: &str, pipes: &str
     };
     let disk = match bottleneck.delay {
         _ if !also_disk => "",
-        _ if bottleneck.has_io_limit => " or a higher limit of its control group (io.max)",
+        _ if bottleneck.has_io_limit => {
+            " or a faster disk (unless it reaches the limit of its control group)"
+        }
         None | Some(Delay::Quota(_)) => " or a faster disk",
         Some(_) => ", or fewer and larger requests",
     };

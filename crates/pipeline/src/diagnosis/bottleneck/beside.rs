@@ -49,7 +49,9 @@ pub(super) fn is_bystander(observation: &Observation, candidate: &Candidate<'_>)
         })
     };
     // Who asks a fork server for the ends of its children polls that link beside others.
-    let serves = stage.is_frozen && candidate.private_waits > 1.0 - MIN_OWN_PIPELINE;
+    let serves = stage.is_frozen
+        && candidate.private_waits > 1.0 - MIN_OWN_PIPELINE
+        && candidate.socket_waits == 0.0;
     // A worker has a link of its own for its results, for which another stage waits.
     let is_awaited = |link: LinkId| {
         let mut readers = observation.holders(link, LinkSide::Input);

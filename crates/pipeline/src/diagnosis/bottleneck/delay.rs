@@ -118,25 +118,22 @@ impl Presence {
         self.began - self.ended
     }
 
-    /// For how long at least one of these was there. The pipelines of a loop follow each other.
-    fn of_any(mut all: Vec<Presence>) -> f64 {
-        all.sort_by(|a, b| a.ended.total_cmp(&b.ended));
-        let (mut sum, mut until) = (0.0, 0.0_f64);
-        for one in all {
-            sum += (one.began - until.max(one.ended)).max(0.0);
-            until = until.max(one.began);
-        }
-        sum
+    /// For how long both were there, in seconds.
+    fn overlap(self, other: Presence) -> f64 {
+        (self.began.min(other.began) - self.ended.max(other.ended)).max(0.0)
     }
 }
 
-/// For how long processes were observed, in seconds.
+/// For how long processes were observed, in seconds: those that were there from the beginning to the end, if any were.
 fn window(observation: &Observation) -> f64 {
-    let counted = observation
-        .processes
-        .iter()
-        .map(|process| process.counted_s);
-    counted.fold(observation.seconds.max(f64::MIN_POSITIVE), f64::max)
+    let all = || observation.processes.iter();
+    let lasting =
+        all().filter(|process| !process.has_ended && process.age_s >= observation.seconds);
+    let longest = lasting.map(|process| process.counted_s).reduce(f64::max);
+    longest.unwrap_or_else(|| {
+        let counted = all().map(|process| process.counted_s);
+        counted.fold(observation.seconds.max(f64::MIN_POSITIVE), f64::max)
+    })
 }
 
 /// How many processors a stage uses.
@@ -163,19 +160,18 @@ impl<'a> StageLoad<'a> {
     }
 }
 
-/// The sum of what these stages do at once, on average over the time in which at least one of them was there.
-fn together<'a>(
+/// The sum of what these stages do at once, on average over the time in which `stage` was there. The pipelines of a
+/// loop follow each other.
+fn beside<'a>(
     observation: &Observation,
+    stage: &Observed,
     stages: impl IntoIterator<Item = (&'a Observed, f64)>,
 ) -> f64 {
     let window = window(observation);
-    let (mut all, mut sum) = (Vec::new(), 0.0);
-    for (stage, what) in stages {
-        let presence = Presence::new(stage, window);
-        sum += what * presence.seconds();
-        all.push(presence);
-    }
-    sum / Presence::of_any(all).max(f64::MIN_POSITIVE)
+    let own = Presence::new(stage, window);
+    let stages = stages.into_iter();
+    let shares = stages.map(|(other, what)| what * own.overlap(Presence::new(other, window)));
+    shares.sum::<f64>() / own.seconds().max(f64::MIN_POSITIVE)
 }
 
 /// How many processors each of these stages uses.
@@ -409,9 +405,9 @@ pub(super) fn delay(
     let share_them = children.is_some_and(|children| use_share(children, MIN_OWN_LOAD, &usages));
     let busy: f64 = usages.iter().map(|usage| usage.busy).sum();
     let steal: f64 = usages.iter().map(|usage| usage.steal).sum();
-    // While stages ran, others had no more than what these left.
+    // While the stages of this time ran, others had no more than what these left.
     let totals = loads.iter().map(|load| (load.stage, load.total()));
-    let used = together(observation, totals);
+    let used = beside(observation, stage, totals);
     let left = usages.len() as f64 - used;
     let others = (busy - steal - own_load(observation, stages, place))
         .min(left)
@@ -422,7 +418,9 @@ pub(super) fn delay(
         let is_there = !is_part || is_confined(other.allowed.as_ref(), place);
         is_there && shares.runs + shares.queued >= MIN_ACTIVE
     });
-    let count = together(observation, sharing.map(|stage| (stage, 1.0))).round() as usize;
+    let count = beside(observation, stage, sharing.map(|other| (other, 1.0)));
+    // Of some it is not known to the millisecond when they were there.
+    let count = (count - 0.1).ceil() as usize;
     let fills_them =
         stage.threads.len() > 1 && load_of(stage) >= MIN_OWN_LOAD * usages.len() as f64;
     if usages.is_empty() {

@@ -217,7 +217,7 @@ fn what_can_no_longer_be_saved_goes_to_the_directory_for_temporary_files() {
     }
 }
 
-/// A file with a second name that somebody adds to, and that has a mode that writing changes.
+/// A file with a second name, and with a mode that writing changes.
 #[test]
 fn looking_at_a_file_that_is_written_in_place_changes_nothing_of_it() {
     let directory = tempfile::tempdir().unwrap();

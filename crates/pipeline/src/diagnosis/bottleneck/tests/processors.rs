@@ -290,6 +290,24 @@ fn pipelines_of_a_loop_are_not_added_up() {
         };
         delay::delay(&observation, &[head, sum], sum, 0.6)
     };
+    // As of `top`, whose stages were counted for longer or shorter than its load.
+    let live = |ran_s: f64| {
+        let mut stages = chain(&[(0.5, 0.0, 0.0), (0.0, 0.0, 0.9)]);
+        for (stage, (counted_s, ran_s)) in stages.iter_mut().zip([(5.0, ran_s), (10.0, 0.0)]) {
+            (stage.age_s, stage.counted_s, stage.ran_s) = (60.0, counted_s, ran_s);
+            (stage.allowed, stage.shares.queued) = (CpuList::parse("0"), 0.5);
+        }
+        let mut observation = observation(stages);
+        let usage = ProcessorUsage {
+            busy: 1.0,
+            ..ProcessorUsage::default()
+        };
+        observation.load = Load([(0, usage)].into());
+        let stages: Vec<&Observed> = observation.processes.iter().collect();
+        delay::delay(&observation, &stages, stages[0], 0.5)
+    };
+    assert!(matches!(live(5.0), Delay::OwnStages { .. }));
+    assert!(matches!(live(2.5), Delay::Others { .. }));
     for generations in [1, 2, 4] {
         let others = cause(generations, 0.1, 0.4);
         assert!(
