@@ -437,7 +437,8 @@ fn bottleneck(observation: &Observation, stages: &[&Observed], edges: &[Edge]) -
     })))
 }
 
-/// The stages whose time is known, without a shell that waits for this very pipeline: it is as fast as that.
+/// The stages whose time is known, without a shell that waits for this very pipeline, which is as fast as that, or for
+/// this observer.
 fn candidates<'a>(
     observation: &Observation,
     stages: &[&'a Observed],
@@ -447,7 +448,8 @@ fn candidates<'a>(
     let waits_for_it = |stage: &Observed| {
         let mut others = stages.iter();
         stage.waits_or_polls_for_children() >= MIN_THROUGH_CHILDREN
-            && others.any(|other| stage.may_wait_for(other))
+            && (others.any(|other| stage.may_wait_for(other))
+                || observation.is_above_observer(stage))
     };
     let candidates = stages.iter().filter(|stage| {
         !waits_for_it(stage)

@@ -251,6 +251,15 @@ impl Observation {
             .filter(move |process| process.process.holds(pipe, side))
     }
 
+    /// Whether this process runs below another one.
+    pub(super) fn is_above_observer(&self, process: &Observed) -> bool {
+        let pid = process.process.id.pid;
+        self.own_parent.is_some_and(|parent| {
+            let parent = self.find(parent);
+            self.own_parent == Some(pid) || parent.is_some_and(|parent| parent.is_below(pid))
+        })
+    }
+
     /// Whether every process that can write to a pipe can also read from it, and has below it the others that only
     /// read: mostly they are told by the end of the pipe that the writer has ended, as the workers of PostgreSQL.
     pub(super) fn is_sign_of_life(&self, pipe: LinkId) -> bool {

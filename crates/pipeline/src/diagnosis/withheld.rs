@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::bottleneck::MIN_THROUGH_CHILDREN;
 use super::{Finding, LeakedWriteEnd, Observed, Who};
-use crate::graph::{INIT, LinkSide, Node};
+use crate::graph::{INIT, LinkSide, Node, STDOUT};
 use crate::observe::Observation;
 use crate::proc::LinkId;
 use crate::sample::Children;
@@ -258,7 +258,18 @@ fn is_meant(
         return others().any(|process| observation.descends(process, own));
     }
     // A stage that has not written yet, unless it was left behind by one.
-    holder.is_standard(pipe, LinkSide::Room) && !is_left_behind(holder, reader)
+    let is_output = holder.is_standard(pipe, LinkSide::Room)
+        || others().next().is_none() && is_only_output(holder, pipe);
+    is_output && !is_left_behind(holder, reader)
+}
+
+/// Whether a process waits for input from another link, and has no standard output but a file, a terminal or none: it
+/// writes what it reads by another descriptor, as mbuffer(1).
+fn is_only_output(holder: &Observed, pipe: LinkId) -> bool {
+    let mut inputs = holder.on.iter();
+    let mut ends = holder.process.ends.iter();
+    inputs.any(|on| on.side == LinkSide::Input && on.pipe != pipe)
+        && !ends.any(|end| end.writes && end.fd == STDOUT && !end.pipe.is_terminal())
 }
 
 /// Whether workers of one program have inherited each other's ends, or what looks after them theirs.

@@ -6,6 +6,7 @@ mod child_slice;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+use rustix::process::getpid;
 use rustix::time::{ClockId, clock_gettime};
 
 pub(crate) use self::child_slice::ChildSlice;
@@ -290,7 +291,9 @@ impl ChildTally {
 /// there are any. Which one it waits for is not known of a wait for any of them. And whether some are in the
 /// foreground.
 fn awaited_children(proc: &Proc, parent: i32, threads: &[i32]) -> (Vec<i32>, bool) {
-    let children = proc.children_of(parent, threads);
+    let mut children = proc.children_of(parent, threads);
+    // Whoever samples itself sees itself run.
+    children.retain(|pid| *pid != getpid().as_raw_pid());
     let is_interruptible = |pid: i32| proc.stat(pid).is_some_and(|stat| !stat.ignores_interrupts);
     if children.is_empty() || !is_interruptible(parent) {
         return (children, true);

@@ -330,7 +330,7 @@ pub(super) fn cause_of_delay(
     let processors: Vec<_> = observation.load.among(stage.allowed.as_ref()).collect();
     let are_filled = children.is_some_and(|children| use_share(children, MIN_BUSY, &processors));
     // Threads of which one runs at a time gain nothing by running at once.
-    let run_at_once = per_s(stage, stage.ran_s) >= MIN_AT_ONCE;
+    let run_at_once = per_s(stage, stage.ran_s + stage.delayed_s) >= MIN_AT_ONCE;
     let of_threads = if run_at_once {
         per_s(stage, stage.delayed_s)
     } else {

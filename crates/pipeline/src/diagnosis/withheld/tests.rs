@@ -62,6 +62,24 @@ fn stray_write_end_is_named_unless_it_is_standard_output() {
     assert_eq!(spare([sleeper(3, 5), writer]), [3]);
 }
 
+/// `sort big | mbuffer -q | wc -c`: mbuffer writes by descriptor 3.
+#[test]
+fn a_filter_may_write_by_another_descriptor_than_1() {
+    let filter = |ends: &[LinkFd]| {
+        let ends = [&[reads(0, 6), writes(3, 7)], ends].concat();
+        let own = child_of(9, process(3, "mbuffer", ends));
+        Observed {
+            ancestors: vec![9, 1],
+            ..frozen(own, on_input(6))
+        }
+    };
+    assert!(spare([filter(&[])]).is_empty());
+    // Another one has the pipe, too, or the filter writes elsewhere.
+    let writer = busy(process(4, "yes", vec![writes(1, 7)]), 0.1, 0.0, 0.0);
+    assert_eq!(spare([filter(&[]), writer]), [3]);
+    assert_eq!(spare([filter(&[writes(1, 8)])]), [3]);
+}
+
 /// multiprocessing's process that looks after shared memory, and a worker beside it.
 #[test]
 fn workers_of_one_process_keep_their_fellows_open() {

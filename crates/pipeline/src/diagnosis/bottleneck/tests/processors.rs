@@ -321,3 +321,25 @@ fn pipelines_of_a_loop_are_not_added_up() {
         );
     }
 }
+
+/// `cat big | zstd -T2 -12 | wc -c` beside two busy processes: one of its threads always runs, the other one waits.
+#[test]
+fn threads_of_which_one_always_waits_lack_a_processor() {
+    let cause = |ran_s: f64, delayed_s: f64| {
+        let mut stages = chain(&[(0.0, 0.9, 0.0), (0.95, 0.0, 0.0), (0.0, 0.0, 0.9)]);
+        (stages[1].ran_s, stages[1].delayed_s) = (ran_s, delayed_s);
+        stages[1].allowed = CpuList::parse("0-1");
+        let mut observation = observation(stages);
+        let usage = ProcessorUsage {
+            busy: 1.0,
+            ..ProcessorUsage::default()
+        };
+        observation.load = Load([(0, usage), (1, usage)].into());
+        only_pace(&bottlenecks(&observation, &BTreeSet::new()))
+            .delay
+            .clone()
+    };
+    assert!(matches!(cause(1.9, 2.1), Some(Delay::Others { .. })));
+    // A single thread that runs.
+    assert_eq!(cause(1.9, 0.1), None);
+}
