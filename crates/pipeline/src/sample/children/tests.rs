@@ -27,7 +27,8 @@ fn children_of(script: &str, all: usize, awaited: usize) -> ChildTally {
     let waiting = ThreadState::Waiting(BlockedOn::Child(None));
     let sample = |tally: &mut ChildTally| {
         tally.sample(&Proc::default(), &parent, &[parent.id.pid], &[&waiting]);
-        let waits = |named: &child_slice::NamedChildren| named.each.samples > 0;
+        // Before that, the shell that has started it by vfork(2) may wait for its execve(2) only.
+        let waits = |named: &child_slice::NamedChildren| !named.each.outside.is_empty();
         let sleeps = tally.slice.names.get("sleep").is_some_and(waits);
         let mut names = tally.slice.names.keys();
         let are_awaited = tally.schedules.len() == awaited && names.all(|name| name != "sh");
