@@ -342,7 +342,9 @@ fn describe_delay(delay: &Delay, is_one: bool) -> String {
                 several => format!("{several} processors"),
             };
             let is_most = *used >= MIN_LARGEST * *processors as f64;
-            if *stages == 1 {
+            // Its children are more than one.
+            let are_enough = *are_children && is_most && stages <= processors;
+            if *stages == 1 || are_enough {
                 let (who, what) = if *are_children {
                     ("the children of", "any of them")
                 } else {
