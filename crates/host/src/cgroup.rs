@@ -130,9 +130,10 @@ impl OwnQuotas {
     }
 }
 
-/// Whether the processes in these control groups, given as the text of proc_pid_cgroup(5), may read or write only so many
-/// bytes a second from or to some device: by `io.max`, or `blkio.throttle.*` in version 1
-/// (Documentation/admin-guide/cgroup-v2.rst and cgroup-v1/blkio-controller.rst).
+/// Whether a control group limits how many bytes a second its processes read or write, on any device. `groups` is the
+/// text of proc_pid_cgroup(5).
+///
+/// Source: `io.max` in Documentation/admin-guide/cgroup-v2.rst, `blkio.throttle.*` in cgroup-v1/blkio-controller.rst.
 pub fn limits_bytes(root: &Root, groups: &str) -> bool {
     const V1: [&str; 2] = [
         "blkio.throttle.read_bps_device",

@@ -99,7 +99,7 @@ pub struct Observed {
     /// What of that it read while it started.
     #[serde(skip)]
     pub start: Start,
-    /// Whether it waited for a disk, and a control group of it limits its reads and writes a second.
+    /// Whether it waited for a disk, and its control group limits the bytes that it reads or writes a second.
     #[serde(skip)]
     pub has_io_limit: bool,
     /// Whether it was seen to move data by calls that don't count as bytes.

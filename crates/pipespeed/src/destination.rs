@@ -8,6 +8,8 @@
 //! | any other regular file | in place, once there is room; the old contents come back if that fails |
 //! | a descriptor of this process: `-`, /dev/stderr, /dev/fd/3, or the file that standard output is | through a duplicate, at its own position; never opened again |
 //! | a FIFO, a character device, a descriptor of another process | opened before measuring |
+//!
+//! A regular file that can't be saved after all goes to the directory for temporary files.
 
 mod attributes;
 mod new_name;

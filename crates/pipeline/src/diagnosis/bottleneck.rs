@@ -104,7 +104,8 @@ pub struct Bottleneck {
     pub waits: f64,
     /// The share of the time in which its processors were idle while something waited for a disk.
     pub iowait: f64,
-    /// Whether it, or these children, waited for a disk, and its control group limits reads and writes a second.
+    /// Whether it, or these children, waited for a disk, and its control group limits the bytes that it reads or
+    /// writes a second.
     pub has_io_limit: bool,
     /// The stage that may be the cause, since it waits outside while others wait for it: another one, or
     /// this one, if it also waits for the others.

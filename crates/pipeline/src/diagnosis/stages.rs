@@ -298,11 +298,6 @@ impl Observation {
         })
     }
 
-    /// Whether a process descends from another one.
-    pub(super) fn descends(&self, child: &Observed, from: i32) -> bool {
-        child.process.parent == from || child.ancestors.contains(&from)
-    }
-
     pub(super) fn stages(&self) -> Stages<'_, Observed, impl Fn(&Observed, LinkId) -> bool> {
         let min = self.min_samples();
         Stages {

@@ -93,7 +93,7 @@ pub(super) fn find(observation: &Observation, tied: &BTreeSet<i32>) -> Vec<Unrea
         let readers =
             readers.filter(|process| !process.has_ended && process.process.id != writer.process.id);
         let mut readers: Vec<&Observed> = readers.collect();
-        without_timeout(observation, &mut readers);
+        without_timeout(&mut readers);
         let is_asked = writer.is_asked || readers.iter().any(|process| process.is_asked);
         let is_busy = |process: &&Observed| {
             let awake = |shares: &Shares| shares.runs + shares.queued + shares.disk;
@@ -128,8 +128,8 @@ pub(super) fn find(observation: &Observation, tied: &BTreeSet<i32>) -> Vec<Unrea
                 || is_starved(process)
                 || may_poll(process)
                 || takes_in_order(process) && !reads_other_stream(observation, process, pipe.id)
-                || is_next(process) && !may_forget(observation, process, writer)
-                || goes_on(observation, process, writer)
+                || is_next(process) && !may_forget(process, writer)
+                || goes_on(process, writer)
         });
         if !is_asked || readers.is_empty() || was_read || reads_later {
             continue;
@@ -137,9 +137,7 @@ pub(super) fn find(observation: &Observation, tied: &BTreeSet<i32>) -> Vec<Unrea
         let are_readers_idle = readers
             .iter()
             .all(|reader| does_nothing(observation, reader));
-        let awaits_server = readers
-            .iter()
-            .any(|reader| awaits_server(observation, reader, writer));
+        let awaits_server = readers.iter().any(|reader| awaits_server(reader, writer));
         let may_come = readers.iter().any(|process| is_next(process));
         let readers: Vec<(&Observed, IdleReader)> = readers
             .into_iter()
@@ -162,12 +160,12 @@ pub(super) fn find(observation: &Observation, tied: &BTreeSet<i32>) -> Vec<Unrea
 }
 
 /// Leaves out timeout(1), which has its command's descriptors and uses none.
-fn without_timeout(observation: &Observation, readers: &mut Vec<&Observed>) {
+fn without_timeout(readers: &mut Vec<&Observed>) {
     let all = readers.clone();
     readers.retain(|reader| {
         let mut others = all.iter();
         let own = reader.process.id.pid;
-        reader.process.name != TIMEOUT || !others.any(|other| observation.descends(other, own))
+        reader.process.name != TIMEOUT || !others.any(|other| other.is_below(own))
     });
 }
 
@@ -179,7 +177,7 @@ fn writes_only_to(process: &Observed, other: &Observed) -> bool {
 
 /// Whether a reader waits at a socket for somebody else than the writer, as the client of a server that
 /// works on what it has read before. Who has started the writer is expected to read what that writes.
-fn awaits_server(observation: &Observation, reader: &Observed, writer: &Observed) -> bool {
+fn awaits_server(reader: &Observed, writer: &Observed) -> bool {
     let is_at_server = |on: &OnLink| {
         on.pipe.is_socket()
             && on.share >= MIN_BUSY
@@ -189,14 +187,13 @@ fn awaits_server(observation: &Observation, reader: &Observed, writer: &Observed
         reader.mainly(),
         Some(Outside::Socket | Outside::SocketOrTimer)
     );
-    !observation.descends(writer, reader.process.id.pid)
-        && (is_outside || reader.on.iter().any(is_at_server))
+    !writer.is_below(reader.process.id.pid) && (is_outside || reader.on.iter().any(is_at_server))
 }
 
 /// Whether a process has noticed the end of a child, as xargs does, which reads more than it needs and then
 /// nothing until that is used up. What comes from below it may come from a child that it has forgotten.
-fn goes_on(observation: &Observation, reader: &Observed, writer: &Observed) -> bool {
-    reader.has_reaped_late && !observation.descends(writer, reader.process.id.pid)
+fn goes_on(reader: &Observed, writer: &Observed) -> bool {
+    reader.has_reaped_late && !writer.is_below(reader.process.id.pid)
 }
 
 /// Whether a process moved no bytes, hardly ran, and waits for nobody outside of what was asked for.

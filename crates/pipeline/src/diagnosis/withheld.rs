@@ -80,7 +80,7 @@ pub(super) fn leaked_write_ends(
             // children have inherited withholds nothing.
             let serves_another = holders.iter().any(|other| {
                 other.process.id != holder.process.id
-                    && observation.descends(reader, other.process.id.pid)
+                    && reader.is_below(other.process.id.pid)
                     && is_meant(observation, other, reader, &holders, pipe.id)
             });
             found.extend(fd.map(|fd| LeakedWriteEnd {
@@ -192,13 +192,13 @@ fn is_meant(
     if keeps_open && pipe.is_fifo() {
         let behind = behind(observation, reader);
         let mut others = others().filter(|other| !behind.contains(&other.process.id.pid));
-        return others.any(|other| observation.descends(other, own));
+        return others.any(|other| other.is_below(own));
     }
     // Of a connection each side has its own socket. A standard output may be withheld.
     if pipe.is_socket() && !holder.is_standard(pipe, LinkSide::Room) {
         return true;
     }
-    if is_shared_by_workers(observation, holder, reader, pipe) || waits_for_turn(holder, pipe) {
+    if is_shared_by_workers(holder, reader, pipe) || waits_for_turn(holder, pipe) {
         return true;
     }
     // It waits for the end of the reader, which comes with the end of its input, and for nothing else:
@@ -237,7 +237,7 @@ fn is_meant(
             ThreadState::Waiting(BlockedOn::Outside(Outside::Socket | Outside::SocketOrTimer))
         )
     });
-    if waits_for_reader && !waits_for_others && !serves && observation.descends(reader, own) {
+    if waits_for_reader && !waits_for_others && !serves && reader.is_below(own) {
         return false;
     }
     // It goes on once the child that works has ended.
@@ -249,13 +249,13 @@ fn is_meant(
     let writes = |process: &&&Observed| {
         !process.is_idle(LinkSide::Room) || process.is_standard(pipe, LinkSide::Room)
     };
-    if observation.descends(reader, own) && !others().any(|process| writes(&process)) {
+    if reader.is_below(own) && !others().any(|process| writes(&process)) {
         return true;
     }
     // The shell of a process that has its output. A shell that waits for others only has no
     // use for it.
     if holder.only_waits_for_children() {
-        return others().any(|process| observation.descends(process, own));
+        return others().any(|process| process.is_below(own));
     }
     // A stage that has not written yet, unless it was left behind by one.
     let is_output = holder.is_standard(pipe, LinkSide::Room)
@@ -273,16 +273,11 @@ fn is_only_output(holder: &Observed, pipe: LinkId) -> bool {
 }
 
 /// Whether workers of one program have inherited each other's ends, or what looks after them theirs.
-fn is_shared_by_workers(
-    observation: &Observation,
-    holder: &Observed,
-    reader: &Observed,
-    pipe: LinkId,
-) -> bool {
+fn is_shared_by_workers(holder: &Observed, reader: &Observed, pipe: LinkId) -> bool {
     let are_fellows = || holder.is_fellow(reader) && !reader.is_standard(pipe, LinkSide::Input);
     holder.process.name == reader.process.name
         && !holder.is_standard(pipe, LinkSide::Room)
-        && (observation.descends(holder, reader.process.id.pid) || are_fellows())
+        && (holder.is_below(reader.process.id.pid) || are_fellows())
 }
 
 /// Whether a process may write to its output once it has its turn, as a job behind flock(1).

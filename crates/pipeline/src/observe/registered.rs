@@ -62,8 +62,8 @@ pub(super) fn correct(processes: &mut [Observed], is_empty: impl Fn(LinkId) -> b
     }
 }
 
-/// Corrects what processes waited for that can only be woken: by their own signals or threads, or by the end of
-/// a process above them, as the workers of PostgreSQL. `holders` are those of a side of a link.
+/// Corrects waits for input from pipes that carry no data: one by which a program wakes itself, or one whose end tells
+/// it that a process above it has ended, as in the workers of PostgreSQL. `holders` are those of a side of a link.
 pub(super) fn leave_wakes(
     processes: &mut [Observed],
     holders: impl Fn(LinkId, LinkSide) -> BTreeSet<i32>,
@@ -104,7 +104,7 @@ pub(super) fn leave_wakes(
     }
 }
 
-/// What a process waits for that waits for input from a link by which it can only be woken; `None` if it may get data there.
+/// What a process really waits for where it seems to wait for input from a link; `None` if data may come there.
 fn only_wakes(
     process: &Observed,
     link: LinkId,
@@ -236,8 +236,8 @@ mod tests {
         assert!(all[0].on.is_empty());
     }
 
-    /// A worker of PostgreSQL, which is told by a pipe when the first process has ended, and polls for a
-    /// signal beside it; and a program whose handlers of signals write to its own pipe.
+    /// A worker of PostgreSQL polls a signal and a pipe. The pipe only ends: when the first process does. Other
+    /// programs write to a pipe of their own in signal handlers.
     #[test]
     fn who_can_only_be_woken_waits_for_an_event() {
         let corrected = |or: Option<Outside>, signals: u64, ends: Vec<LinkFd>, both: &[i32]| {

@@ -51,9 +51,9 @@ pub(super) fn comes_later(
 
 /// Whether a reader may have started the writer and forgotten its output, as a program does that starts a
 /// server and then a client. Shells, and what these become, have all links from a command line.
-pub(super) fn may_forget(observation: &Observation, reader: &Observed, writer: &Observed) -> bool {
+pub(super) fn may_forget(reader: &Observed, writer: &Observed) -> bool {
     !matches!(reader.language, Language::Shell | Language::Other)
-        && observation.descends(writer, reader.process.id.pid)
+        && writer.is_below(reader.process.id.pid)
 }
 
 /// The processes from which others have a link that is full: how they read depends on their language.
@@ -67,7 +67,7 @@ pub(in crate::diagnosis) fn parents_of_blocked(
         on.filter(|on| on.side == LinkSide::Room && on.share >= MIN_BLOCKED)
             .flat_map(|on| observation.holders(on.pipe, LinkSide::Input))
             .map(|reader| reader.process.id.pid)
-            .filter(|pid| observation.descends(writer, *pid))
+            .filter(|pid| writer.is_below(*pid))
     })
 }
 
