@@ -32,6 +32,10 @@ use rustix::io::Errno;
 pub(crate) use self::new_name::{NewStem, create_unused, numbered};
 use self::regular::{Regular, append, no_longer_regular};
 
+/// Characters of a name that are kept where a record is saved elsewhere: with what is added to it, it is no longer
+/// than file systems allow.
+const MAX_STEM: usize = 50;
+
 /// Symbolic links are followed at most this often, as by the kernel (path_resolution(7)).
 const MAX_LINKS: usize = 40;
 
@@ -169,28 +173,34 @@ impl Destination {
         saved.map_err(|error| cannot_write(&self.path(), &error))
     }
 
-    /// Saves a report in the directory for temporary files, for this user only, where its regular file can't be
+    /// Saves a report in a directory for temporary files, for this user only, where its regular file can't be
     /// saved. Returns its path there; `None` if that fails, too.
     pub(crate) fn save_elsewhere(&self, bytes: &[u8]) -> Option<PathBuf> {
         if !self.is_regular() {
             return None;
         }
         let path = self.path();
-        let (stem, extension) = (path.file_stem()?, path.extension());
+        let stem = path.file_stem()?.to_string_lossy();
+        let stem: String = stem.chars().take(MAX_STEM).collect();
+        let extension = path.extension();
         let extension = extension.map(|extension| format!(".{}", extension.display()));
-        let saved = create_unused(|number| {
-            let stem = numbered(&format!("pipespeed-{}", stem.display()), number);
-            let name = stem + extension.as_deref().unwrap_or_default();
-            let path = std::env::temp_dir().join(name);
-            let mut new = OpenOptions::new();
-            let mut file = new.write(true).create_new(true).mode(0o600).open(&path)?;
-            let written = file.write_all(bytes);
-            if written.is_err() {
-                let _ = fs::remove_file(&path);
-            }
-            written.map(|()| path)
-        });
-        saved.ok()
+        let save = |directory: &Path| {
+            create_unused(|number| {
+                let stem = numbered(&format!("pipespeed-{stem}"), number);
+                let path = directory.join(stem + extension.as_deref().unwrap_or_default());
+                let mut new = OpenOptions::new();
+                let mut file = new.write(true).create_new(true).mode(0o600).open(&path)?;
+                let written = file.write_all(bytes);
+                if written.is_err() {
+                    let _ = fs::remove_file(&path);
+                }
+                written.map(|()| path)
+            })
+        };
+        let directories = [std::env::temp_dir(), "/tmp".into(), "/var/tmp".into()];
+        directories
+            .iter()
+            .find_map(|directory| save(directory).ok())
     }
 
     /// Adds a part of a report: the first one replaces the old contents of a regular file, and

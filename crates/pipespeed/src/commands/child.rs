@@ -95,6 +95,7 @@ pub(super) fn spawn(command: &mut Command) -> io::Result<Started> {
     let watch = ChildWatch::prepare()?;
     let others = OtherProcesses::find(&Proc::default());
     let mut child = command.spawn()?;
+    others.set_command(child.id() as i32);
     match watch.watch(Pid::from_child(&child)) {
         Ok(ending) => Ok(Started {
             child,

@@ -13,10 +13,11 @@ use pipespeed_base::{Named, signal_name};
 use crate::cli::ProfileArgs;
 use crate::commands::child::{Started, start};
 use crate::commands::files::{RECORD, SavedFiles};
-use crate::commands::{cases_fit, first_error, header, load, pipe_probe, place, settle_pipe_size};
+use crate::commands::{
+    cases_fit, first_error, header, load, pipe_probe, place, require_processes, settle_pipe_size,
+};
 use pipespeed_base::failure::{require_address_space, say, usage};
 use pipespeed_base::interrupt::Interrupt;
-use pipespeed_base::process::require_own_proc;
 use pipespeed_base::text::command_line;
 use pipespeed_base::text::in_short;
 use pipespeed_explain::profile::collect::profile;
@@ -33,6 +34,7 @@ use pipespeed_measure::spec::{Case, Durations, Suite};
 use pipespeed_measure::suite::Overrides;
 use pipespeed_measure::suite::channels::CaseId;
 use pipespeed_measure::trial::ProcessRunner;
+use pipespeed_pipeline::proc::Proc;
 use pipespeed_pipeline::terminate::Survivor;
 use pipespeed_report as report;
 
@@ -70,7 +72,7 @@ pub fn run(args: &ProfileArgs) -> anyhow::Result<()> {
     let subject = ProfileSubject::new(args)?;
     if let ProfileSubject::Command(_) = subject {
         files.check_beside_command(false)?;
-        require_own_proc()?;
+        require_processes(&Proc::default())?;
     }
     let topology = Topology::read(&Root::default());
     let chosen = place(args.setup.cpus, subject.placement(args), &topology)?;

@@ -20,7 +20,7 @@ use rustix::fs::{
 };
 use rustix::io::{Errno, retry_on_intr};
 use rustix::path::Arg;
-use rustix::process::{geteuid, getpid};
+use rustix::process::{Resource, geteuid, getpid, getrlimit};
 
 /// The mode that open(2) gives a new file, less the umask.
 const NEW: Mode = Mode::from_raw_mode(0o666);
@@ -429,6 +429,10 @@ fn lasting_flags(file: &File) -> IFlags {
 /// if the new ones can't be written all the same.
 fn write_in_place(file: &File, bytes: &[u8]) -> io::Result<()> {
     let (old, new) = (file.metadata()?.len(), bytes.len() as u64);
+    let limit = getrlimit(Resource::Fsize).current;
+    if limit.is_some_and(|limit| new > limit) {
+        return Err(Errno::FBIG.into());
+    }
     if new < old {
         // A shorter text would leave the end of the old one where that is refused.
         cut(file, old)?;
@@ -438,7 +442,11 @@ fn write_in_place(file: &File, bytes: &[u8]) -> io::Result<()> {
     let is_kept = file.read_exact_at(&mut kept, 0).is_ok();
     let reserve = || fallocate(file, FallocateFlags::KEEP_SIZE, 0, new.max(1));
     let reserved = retry_on_intr(reserve);
-    if let Err(errno @ (Errno::NOSPC | Errno::DQUOT)) = reserved {
+    // Where nothing is known of the room, only what was read can be written again.
+    let is_at_risk = reserved.is_err() && !is_kept;
+    if let Err(errno) = reserved
+        && (is_at_risk || matches!(errno, Errno::NOSPC | Errno::DQUOT))
+    {
         // A part may have been reserved.
         let _ = file.set_len(old);
         return Err(errno.into());

@@ -456,6 +456,7 @@ impl ProofRunner<'_> {
             let name = program(self.args)[0].to_string_lossy().into_owned();
             start_error(&format!("command {name}"), Path::new(&name), error)
         })?;
+        self.others.set_command(command.child.id() as i32);
         let bottleneck = if purpose == RunPurpose::Observation {
             let sidecar = receiver.as_mut().and_then(AccountReceiver::sidecar);
             self.bottleneck(&command, sidecar)

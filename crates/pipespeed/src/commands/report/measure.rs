@@ -4,7 +4,7 @@
 //! names the command that makes another one like it.
 
 use std::collections::BTreeSet;
-use std::fs;
+use std::fs::{self, File};
 use std::io::ErrorKind;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,8 @@ use std::time::SystemTime;
 
 use anyhow::{Context as _, ensure};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::retry_on_intr;
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::{Errno, retry_on_intr};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::cli::ReportArgs;
@@ -137,6 +138,7 @@ pub(super) fn run(args: &ReportArgs) -> anyhow::Result<MeasuredRecords> {
         steps.remove(at);
         report.say(&format!("there will be no profile: {refused}"));
     }
+    let _lock = (!steps.is_empty()).then(|| report.lock()).transpose()?;
     let outcome = report.measure(&steps, args.full);
     Ok(MeasuredRecords {
         records: report.records(),
@@ -267,6 +269,8 @@ impl ReportRun {
             ));
             unfinished.insert(step.name.to_owned());
             self.note_unfinished(&unfinished)?;
+            // One that was killed, too, left both.
+            self.keep_one(*step, false)?;
             let record = if self.record(*step).exists() {
                 self.second_record(*step)
             } else {
@@ -306,6 +310,20 @@ impl ReportRun {
             self.directory.display()
         );
         Ok(())
+    }
+
+    /// Keeps others from measuring into the directory as long as the lock lives.
+    fn lock(&self) -> anyhow::Result<File> {
+        let directory = File::open(&self.directory)
+            .with_context(|| format!("cannot read {}", self.directory.display()))?;
+        // Some network file systems have no locks.
+        if flock(&directory, FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK) {
+            return Err(usage(format!(
+                "--resume: another report measures into {} (it may be stopped: see jobs, fg)",
+                self.directory.display()
+            )));
+        }
+        Ok(directory)
     }
 
     /// Says whether others use the machine, if that has changed, and returns it. The records of
@@ -409,6 +427,10 @@ mod tests {
         assert_eq!(keep("ten rounds", "two", false), "ten rounds");
         assert_eq!(keep("two", "ten rounds", false), "ten rounds");
         assert_eq!(keep("interrupted by SIGINT", "all", true), "all");
+        // Only the second one is left.
+        fs::remove_file(report.record(step)).unwrap();
+        fs::write(report.second_record(step), "all").unwrap();
+        report.keep_one(step, false).unwrap();
         // Nothing was measured again.
         report.keep_one(step, false).unwrap();
         assert_eq!(fs::read_to_string(report.record(step)).unwrap(), "all");

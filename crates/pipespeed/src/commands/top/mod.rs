@@ -12,7 +12,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use rustix::event::{PollFd, PollFlags, Timespec};
-use rustix::process::{Pid, getpid};
+use rustix::fs::fstatvfs;
+use rustix::process::{Pid, Resource, getpid, getrlimit};
 use serde::Serialize;
 
 use self::screen::{Key, Screen};
@@ -44,6 +45,8 @@ const ONCE: Duration = TICK.saturating_mul(2);
 /// Its longest duration, if a pipeline stands still: then it may be stuck, which takes longer to
 /// find.
 const MAX_ONCE: Duration = TICK.saturating_mul(6);
+/// A disk with less room, in bytes, is not used for a command's messages.
+const MIN_ROOM: u64 = 1 << 30;
 
 /// Watches pipelines on a screen, or as text or JSON.
 ///
@@ -153,9 +156,13 @@ struct WatchedCommand {
 impl WatchedCommand {
     /// Starts it; if the terminal shows a screen, without input and output there.
     fn start(words: &[OsString], has_screen: bool) -> anyhow::Result<Self> {
-        // They may be many, so rather on disk.
-        let file = || tempfile::tempfile().or_else(|_| memory_file::create("messages"));
-        let messages = has_screen.then(file).transpose();
+        let file = || match file_with_room() {
+            Some(file) => Ok(file),
+            None => memory_file::create("messages"),
+        };
+        // A limit on file sizes would end it: its messages disturb the screen instead.
+        let is_limited = getrlimit(Resource::Fsize).current.is_some();
+        let messages = (has_screen && !is_limited).then(file).transpose();
         let messages = messages.context("a file for the command's messages")?;
         let copy = || messages.as_ref().map(File::try_clone).transpose();
         let (out, err) = (copy()?, copy()?);
@@ -177,6 +184,13 @@ impl WatchedCommand {
         let mut fds = [PollFd::new(&self.started.ending, PollFlags::IN)];
         is_any_ready(&mut fds, Some(&Timespec::default()))
     }
+}
+
+/// Messages may be many, so they are kept on disk, unless it is nearly full: the command's writes would fail.
+fn file_with_room() -> Option<File> {
+    let file = tempfile::tempfile().ok()?;
+    let system = fstatvfs(&file).ok()?;
+    (system.f_bavail.saturating_mul(system.f_frsize) >= MIN_ROOM).then_some(file)
 }
 
 struct Top<'a> {

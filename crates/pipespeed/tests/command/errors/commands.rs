@@ -9,8 +9,8 @@ use nix::sys::signal::Signal::{SIGCHLD, SIGHUP, SIGINT, SIGPIPE, SIGQUIT, SIGTER
 use crate::common::conditions::{
     blocked, failing_call, failing_call_with, ignored, no_pidfd_of_others, soft_limit,
 };
-use crate::common::{Outcome, PIPESPEED, run_alone, says};
-use rustix::process::Resource;
+use crate::common::{Outcome, PIPESPEED, run_alone, says, start_marked};
+use rustix::process::{Resource, Signal};
 
 /// Those that start a command for sh.
 const WAYS: [&str; 6] = [
@@ -255,4 +255,24 @@ fn arguments_too_long_for_the_command_have_the_status_of_shells() {
         &err,
         &["can't start the command /bin/true: Argument list too long"],
     );
+}
+
+/// A job of the shell that became this program loses processes to it, as the command does.
+#[test]
+fn a_signal_ends_nothing_of_the_shells_job() {
+    let sleeps: Vec<String> = (1001..=1020).map(|time| format!("sleep {time}")).collect();
+    for way in ["doctor", "profile --no-save", "top --json /dev/null"] {
+        let script = format!(
+            "for time in $(seq 1001 1020); do (sleep $time >/dev/null 2>&1 &); sleep 0.1; done &
+            exec \"$0\" {way} -- 'sleep 2000; :'"
+        );
+        let mut command = Command::new("bash");
+        command.args(["-c", &script, PIPESPEED]);
+        let (running, mark) = start_marked(command);
+        mark.running("sleep 2000");
+        mark.running("sleep 1020");
+        running.send(Signal::TERM);
+        running.finish();
+        mark.only_left(&sleeps.iter().map(String::as_str).collect::<Vec<_>>());
+    }
 }

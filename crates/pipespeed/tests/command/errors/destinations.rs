@@ -323,6 +323,27 @@ fn on_a_full_disk_the_old_record_is_kept() {
     }
 }
 
+/// A file that may be written but not read can't be restored.
+#[test]
+fn a_file_that_may_not_be_read_is_not_written_above_a_limit_on_sizes() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("run.json");
+    let old = "the old record\n".repeat(100);
+    fs::write(&file, &old).unwrap();
+    // Another name keeps it from being replaced.
+    fs::hard_link(&file, directory.path().join("other")).unwrap();
+    for (mode, limit) in [(0o200, 1024), (0o600, 1024), (0o200, 512)] {
+        fs::set_permissions(&file, fs::Permissions::from_mode(mode)).unwrap();
+        let mut command = pipespeed(&format!("{SHORT} --json"));
+        command.arg(&file);
+        conditions::limit(&mut command, Resource::Fsize, limit);
+        let outcome = run_alone(command);
+        outcome.failed(1, &["File too large"]);
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+        assert_eq!(fs::read_to_string(&file).unwrap(), old, "{mode:o}");
+    }
+}
+
 #[test]
 fn a_full_disk_takes_a_record_in_a_longers_place() {
     let directory = tempfile::tempdir().unwrap();

@@ -10,6 +10,7 @@ use crate::common::{
     PIPESPEED, Running, conditions, names_in, pipespeed, run_alone, says, start, start_into,
 };
 use pipespeed_measure::spec::Suite;
+use rustix::fs::{FlockOperation, flock};
 use rustix::process::{Pid, Signal, kill_process};
 
 fn page(records: &Records, args: &str) -> String {
@@ -361,6 +362,18 @@ fn a_resumed_report_refuses_foreign_files_before_it_measures() {
     fs::write(directory.join("sizes.json"), "{}").unwrap();
     let outcome = records.pipespeed("report --resume=before");
     outcome.refused(2, &["--resume: before/sizes.json", "not a record"]);
+    assert!(!directory.join("check.json").exists());
+}
+
+/// One that was stopped would save its next round in place of the other one's record.
+#[test]
+fn two_reports_do_not_measure_into_one_directory() {
+    let records = Records::new();
+    let directory = measured_before(&records);
+    let other = fs::File::open(&directory).unwrap();
+    flock(&other, FlockOperation::NonBlockingLockExclusive).unwrap();
+    let outcome = records.pipespeed("report --resume=before");
+    outcome.refused(2, &["--resume: another report measures into before"]);
     assert!(!directory.join("check.json").exists());
 }
 

@@ -5,10 +5,10 @@ use std::process::Command;
 use nix::sys::signal::Signal::SIGHUP;
 use rustix::process::Signal;
 
-use crate::common::conditions::ignored;
+use crate::common::conditions::{ignored, in_mount_namespace};
 use crate::common::procs::Mark;
 use crate::common::terminal::Terminal;
-use crate::common::{pipespeed, run_alone};
+use crate::common::{PIPESPEED, pipespeed, run_alone};
 use crate::doctor::assert_contains;
 
 /// The command on a terminal.
@@ -126,6 +126,24 @@ fn a_command_needs_no_temporary_directory() {
     let text = terminal.text();
     let (_, after) = text.rsplit_once("\x1b[?1049l").unwrap();
     assert_contains(after, &["over"]);
+}
+
+#[test]
+fn a_full_temporary_directory_takes_no_messages() {
+    let directory = tempfile::tempdir().unwrap();
+    let script = r#"
+        mount -t tmpfs -o size=64k none "$1" || exit 99
+        export TMPDIR="$1" NO_COLOR=1
+        exec "$0" top -- 'seq 20000 >&2 && sleep 0.1 | cat > /dev/null'"#;
+    let here = directory.path().to_str().unwrap();
+    let Some(mut command) = in_mount_namespace(script, PIPESPEED, &[here]) else {
+        return;
+    };
+    let mut terminal = Terminal::new(80);
+    command.stdin(terminal.input()).stdout(terminal.input());
+    let running = terminal.start(command);
+    terminal.until("shown", |text| text.contains("\n20000\r\n"));
+    assert!(running.finish().success());
 }
 
 #[test]
