@@ -252,6 +252,7 @@ pub fn observation(processes: Vec<Observed>) -> Observation {
         lacks_helpers: false,
         index: Default::default(),
         own_parent: None,
+        own_output: BTreeSet::new(),
         load: Load::default(),
         new_pipe: None,
     };

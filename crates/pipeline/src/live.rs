@@ -13,7 +13,7 @@ use rustix::time::{ClockId, clock_gettime};
 use self::history::{History, MINUTE};
 use self::moment::{LiveProcess, pipelines};
 use crate::diagnosis::{Deadlock, Finding, diagnose};
-use crate::graph::{Process, connected, links, with_flow};
+use crate::graph::{LinkSide, Process, connected, links, with_flow};
 use crate::observe::{
     BATCH, Chores, MAX_SAMPLE, MIN_INTERVAL, ObservationPlan, ObservedLink, Observer, is_replaced,
 };
@@ -216,9 +216,11 @@ impl<'a> Live<'a> {
         let members = groups.iter().map(|group| self.members(group, &processes));
         let members: Vec<Vec<LiveProcess<'_>>> = members.collect();
         let is_survey = self.observer.plan.scope.root().is_none();
+        let graph = &self.observer.scanner.graph;
+        let holders = |link: LinkId, side: LinkSide| graph.holders(link, side).collect();
         let pipelines = members
             .iter()
-            .map(|members| pipelines(members, &pipes, &self.load, is_survey));
+            .map(|members| pipelines(members, &pipes, &self.load, is_survey, &holders));
         let mut pipelines: Vec<Pipeline> = pipelines.flatten().collect();
         for pipeline in &mut pipelines {
             let mut deadlocks = deadlocks.iter();

@@ -6,12 +6,12 @@ mod idle;
 mod looks;
 mod observer;
 mod rate;
-mod registered;
+pub(crate) mod registered;
 mod terminals;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
@@ -110,6 +110,9 @@ pub struct Observation {
     /// The parent of the observer, which may wait for its end.
     #[serde(skip)]
     pub own_parent: Option<i32>,
+    /// What the observer itself has a write end of: who reads there may wait for its report.
+    #[serde(skip)]
+    pub own_output: BTreeSet<LinkId>,
     /// Whether a signal arrived before all processes were read.
     #[serde(skip)]
     pub is_cut_short: bool,

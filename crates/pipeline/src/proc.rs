@@ -431,6 +431,12 @@ impl Proc {
         u64::from_str_radix(&mask, 16).ok()
     }
 
+    /// Whether a process has timers of timer_create(2), which send it signals (proc_pid_timers(5)).
+    pub fn has_timers(&self, pid: i32) -> bool {
+        let text = self.text_of(pid, "timers");
+        text.is_some_and(|text| !text.is_empty())
+    }
+
     /// The number of times that a thread gave up or lost its processor. It stays the same
     /// exactly as long as the thread does not run or runs without a break.
     pub fn switches(&self, pid: i32, tid: i32) -> Option<u64> {

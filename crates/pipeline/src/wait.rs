@@ -236,6 +236,9 @@ pub fn examine(proc: &Proc, pid: i32, tid: i32, ends: &HeldEnds) -> Option<(Thre
     Some((seen.state, seen.is_uncounted))
 }
 
+/// A thread whose files seem to contradict each other is examined again so often.
+const MAX_AGAIN: usize = 2;
+
 /// One sample of a thread.
 #[derive(Debug, Clone)]
 pub(crate) struct ThreadSample {
@@ -248,6 +251,29 @@ pub(crate) struct ThreadSample {
 
 /// As [`examine`], by these files.
 pub(crate) fn examine_files(
+    files: ProcessFiles<'_>,
+    thread: &mut ThreadFiles,
+    ends: &HeldEnds,
+    fd_budget: Option<&FdBudget>,
+) -> Option<ThreadSample> {
+    // It may go on between two reads, which then contradict each other.
+    let may_contradict = |state: &ThreadState| {
+        matches!(
+            state,
+            ThreadState::Waiting(BlockedOn::Outside(Outside::Other | Outside::Signal))
+        )
+    };
+    let mut seen = examine_once(files, thread, ends, fd_budget)?;
+    for _ in 0..MAX_AGAIN {
+        if !may_contradict(&seen.state) {
+            break;
+        }
+        seen = examine_once(files, thread, ends, fd_budget)?;
+    }
+    Some(seen)
+}
+
+fn examine_once(
     files: ProcessFiles<'_>,
     thread: &mut ThreadFiles,
     ends: &HeldEnds,

@@ -1,11 +1,13 @@
 //! The bottleneck.
 
+mod alone;
 mod beside;
 mod busiest;
 mod delay;
 mod fill;
 pub(super) mod idle;
 mod limiter;
+mod replaced;
 mod room;
 mod unnamed;
 
@@ -13,6 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
+use self::alone::{are_side_by_side, asked_alone, each_alone, serves_busy_children};
 use self::beside::{competing, is_bystander, only_inherited_errors};
 use self::busiest::{busiest, ended_before, may_poll_in_vain, never_waits, outruns, tries_in_vain};
 pub use self::delay::Delay;
@@ -21,6 +24,7 @@ use self::delay::{cause_of_delay, is_at_quota};
 use self::fill::FillLevel;
 pub use self::limiter::PausingStage;
 use self::limiter::{limiter, pausing};
+use self::replaced::without_replaced;
 pub use self::room::Room;
 use self::room::room;
 pub use self::unnamed::ActiveStage;
@@ -120,6 +124,11 @@ pub struct Bottleneck {
 }
 
 impl Bottleneck {
+    /// Whether no other stage is known to wait for it, as for a process outside of pipelines.
+    pub fn is_alone(&self) -> bool {
+        self.before.is_empty() && self.after.is_empty()
+    }
+
     /// How certain it is, between the name of the stage and "the bottleneck".
     pub fn verb(&self) -> &'static str {
         match (&self.limiter, self.certainty) {
@@ -141,7 +150,8 @@ impl Bottleneck {
     }
 }
 
-/// The bottleneck of each pipeline with a process that was asked for. Those
+/// The bottleneck of each pipeline with a process that was asked for, or what holds up such a process outside of
+/// pipelines. Those
 /// with a process in `tied` are left out.
 pub(super) fn bottlenecks(observation: &Observation, tied: &BTreeSet<i32>) -> Vec<Finding> {
     let observation = &*idle::with_idle_workers(observation);
@@ -152,6 +162,12 @@ pub(super) fn bottlenecks(observation: &Observation, tied: &BTreeSet<i32>) -> Ve
         let is_unused = || is_unused(observation, *pipe);
         !*unused.entry(*pipe).or_insert_with(is_unused)
     });
+    // Nothing else stands out, or something that is waited for outside.
+    let may_be_each = |found: Option<&Finding>| match found {
+        Some(Finding::Bottleneck(found)) => found.awaited().is_some(),
+        Some(_) => false,
+        None => !observation.is_survey,
+    };
     let mut findings = Vec::new();
     let mut pipelines = observation.in_order(&edges);
     let in_pipelines: BTreeSet<i32> = pipelines
@@ -159,11 +175,12 @@ pub(super) fn bottlenecks(observation: &Observation, tied: &BTreeSet<i32>) -> Ve
         .flatten()
         .map(|stage| stage.process.id.pid)
         .collect();
-    let alone = observation.processes.iter().filter(|process| {
+    let mut alone = asked_alone(observation, &in_pipelines);
+    let serving = observation.processes.iter().filter(|process| {
         !in_pipelines.contains(&process.process.id.pid)
             && serves_busy_children(observation, process)
     });
-    pipelines.extend(alone.map(|process| vec![process]));
+    pipelines.extend(serving.map(|process| vec![process]));
     for stages in pipelines {
         let is_asked = stages.iter().any(|stage| stage.is_asked);
         // Most pipelines of a system wait for something to do.
@@ -174,19 +191,23 @@ pub(super) fn bottlenecks(observation: &Observation, tied: &BTreeSet<i32>) -> Ve
                 .iter()
                 .any(|stage| tied.contains(&stage.process.id.pid))
         {
-            findings.extend(bottleneck(observation, &stages, &edges));
+            match bottleneck(observation, &stages, &edges) {
+                found if are_side_by_side(&stages) && may_be_each(found.as_ref()) => {
+                    findings.extend(each_alone(observation, &stages));
+                }
+                found => findings.extend(found),
+            }
         }
     }
+    let judged: BTreeSet<i32> = findings
+        .iter()
+        .flat_map(Finding::named)
+        .map(|who| who.pid)
+        .chain(tied.iter().copied())
+        .collect();
+    alone.retain(|process| !judged.contains(&process.process.id.pid));
+    findings.extend(each_alone(observation, &alone));
     findings
-}
-
-/// Whether a process waits for most of the time on links to children that work, none of which lives
-/// for long enough to be a stage.
-fn serves_busy_children(observation: &Observation, process: &Observed) -> bool {
-    process.is_lasting(observation.min_samples())
-        && !process.has_ended
-        && process.shares.blocked + process.shares.starved >= MIN_THROUGH_CHILDREN
-        && process.has_busy_children()
 }
 
 /// Whether nobody used a pipe, as one from which a stage does not read: its writer did not hold up
@@ -562,39 +583,6 @@ fn has_known_writers(observation: &Observation, candidate: &Candidate<'_>) -> bo
         let mut writers = observation.users(on.pipe, LinkSide::Room).into_iter();
         writers.any(|writer| writer.is_asked && writer.process.id != own)
     })
-}
-
-/// The stages without those that have ended and were replaced by a process of the same name at the
-/// same pipe, as in a loop: both are one stage, and never ran at the same time. Of several that have all
-/// ended, the one with the most samples stays.
-fn without_replaced<'a>(observation: &Observation, stages: &[&'a Observed]) -> Vec<&'a Observed> {
-    let weight = |stage: &Observed| (!stage.has_ended, stage.samples, stage.process.id);
-    let is_replaced = |stage: &Observed| {
-        let mut others = stages.iter().copied();
-        let pipes = stage.process.pipes();
-        stage.has_ended
-            && others.any(|other| {
-                let is_same = other.process.name == stage.process.name;
-                let took_turns = !other.has_ended || !overlap(observation, stage, other);
-                weight(other) > weight(stage)
-                    && is_same
-                    && took_turns
-                    && !other.process.pipes().is_disjoint(&pipes)
-            })
-    };
-    let current = stages.iter().copied().filter(|stage| !is_replaced(stage));
-    current.collect()
-}
-
-/// An end is noticed at the next sample.
-const MAX_END_ERROR: f64 = 0.1;
-
-/// Whether two processes that have ended ran at the same time.
-fn overlap(observation: &Observation, one: &Observed, other: &Observed) -> bool {
-    // How long ago, in seconds.
-    let ended = |stage: &Observed| stage.age_s.min(observation.seconds) - stage.counted_s;
-    let began_after = |one: &Observed, other: &Observed| one.age_s <= ended(other) + MAX_END_ERROR;
-    !began_after(one, other) && !began_after(other, one)
 }
 
 #[cfg(test)]

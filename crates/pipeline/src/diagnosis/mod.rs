@@ -12,6 +12,7 @@ mod withheld;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use rustix::net::sockopt::Timeout;
 use serde::Serialize;
 
 pub(crate) use self::bottleneck::idle::locked_share;
@@ -24,8 +25,10 @@ pub use self::stages::TooShort;
 pub use self::unread::{IdleReader, Unread};
 use crate::graph::LinkSide;
 use crate::observe::{self, Observation, ObservationPlan};
+use crate::proc::sockets::has_timeout;
 use crate::proc::{LinkId, Proc};
 use crate::sample::Observed;
+use crate::wait::{BlockedOn, LinkWait, Outside, ThreadState};
 
 /// A process in a conclusion.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -276,6 +279,7 @@ pub fn observe(
     for observed in &mut observation.processes {
         let pid = observed.process.id.pid;
         if pids.contains(&pid) && !observed.has_ended {
+            note_timeouts(proc, observed);
             observed.language = proc.language(pid);
             observed.is_in_background = proc.stat(pid).is_some_and(|stat| {
                 let has_terminal = !observed.process.terminals.is_empty();
@@ -286,6 +290,27 @@ pub fn observe(
         }
     }
     observation
+}
+
+/// Notes that waits on links may end by a timeout of the socket, or by a timer.
+fn note_timeouts(proc: &Proc, observed: &mut Observed) {
+    let pid = observed.process.id.pid;
+    let has_timers = proc.has_timers(pid);
+    for state in &mut observed.threads {
+        let ThreadState::Waiting(BlockedOn::Pipes { any_of, or }) = state else {
+            continue;
+        };
+        let may_time_out = |on: &LinkWait| {
+            let timeout = match on.side {
+                LinkSide::Input => Timeout::Recv,
+                LinkSide::Room => Timeout::Send,
+            };
+            on.pipe.is_socket() && on.fd.is_some_and(|fd| has_timeout(pid, fd, timeout))
+        };
+        if or.is_none() && (has_timers || any_of.iter().any(may_time_out)) {
+            *or = Some(Outside::Timer);
+        }
+    }
 }
 
 /// The conclusions, the worst first.
@@ -366,6 +391,20 @@ pub fn diagnose(observation: &Observation) -> Vec<Finding> {
     without_explained(findings)
 }
 
+/// Whether a finding says of a process by itself that it waits, of which another one says why.
+fn is_explained_alone(finding: &Finding, findings: &[Finding]) -> bool {
+    let Finding::Bottleneck(bottleneck) = finding else {
+        return false;
+    };
+    let mut others = findings.iter();
+    bottleneck.is_alone()
+        && others.any(|other| {
+            !std::ptr::eq(other, finding)
+                && other.verdict() > Severity::CantTell
+                && other.named().contains(&&bottleneck.stage)
+        })
+}
+
 /// Leaves out that no stage stands out where something else was found about one of them.
 fn without_explained(findings: Vec<Finding>) -> Vec<Finding> {
     let explains = findings
@@ -375,7 +414,13 @@ fn without_explained(findings: Vec<Finding>) -> Vec<Finding> {
         .flat_map(Finding::named)
         .map(|who| who.pid)
         .collect();
+    let alone: Vec<bool> = findings
+        .iter()
+        .map(|finding| is_explained_alone(finding, &findings))
+        .collect();
+    let mut is_alone = alone.into_iter();
     let mut findings = findings;
+    findings.retain(|_| !is_alone.next().unwrap_or_default());
     findings.retain(|finding| {
         let is_unclear = matches!(finding, Finding::Unclear { .. });
         let mut named = finding.named().into_iter();

@@ -24,7 +24,8 @@ pub(super) fn leaked_write_ends(
     tied: &BTreeSet<i32>,
 ) -> Vec<LeakedWriteEnd> {
     let mut found = Vec::new();
-    for pipe in &observation.pipes {
+    let pipes = observation.pipes.iter();
+    for pipe in pipes.filter(|pipe| !observation.own_output.contains(&pipe.id)) {
         let readers = observation.users(pipe.id, LinkSide::Input);
         let starved = readers
             .iter()
@@ -181,8 +182,9 @@ fn is_meant(
     if holder.waited_on(pipe, LinkSide::Room) || !holder.is_idle(LinkSide::Room) {
         return true;
     }
-    // A shell whose children write, and end before they can be seen.
-    if holder.has_reaped && holder.is_standard(pipe, LinkSide::Room) {
+    // A shell whose children write, and end before they can be seen, or which waits for the report of this observer.
+    let may_write = holder.has_reaped || observation.is_above_observer(holder);
+    if may_write && holder.is_standard(pipe, LinkSide::Room) {
         return true;
     }
     // A shell that keeps a FIFO open for others, while it waits for them. Those that wait for the reader's own

@@ -8,13 +8,14 @@ use serde::Serialize;
 use super::history::{History, StageWindow};
 use crate::diagnosis::{Bottleneck, Deadlock, Finding, Unread, diagnose, locked_share};
 use crate::graph::{LinkSide, Process};
-use crate::observe::{Observation, ObservedLink};
+use crate::observe::{Observation, ObservedLink, registered};
 use crate::proc::silent::SilentProcess;
 use crate::proc::{LinkFd, LinkId, ProcessId};
 use crate::processors::Load;
 use crate::sample::Observed;
 use crate::sample::slice::Slice;
 use crate::sample::tally::{Tally, age};
+use crate::wait::Outside;
 
 /// The bottleneck is found from slices of this time: short enough to follow a change.
 const BOTTLENECK_TIME: Duration = Duration::from_secs(5);
@@ -75,10 +76,23 @@ pub struct Pipeline {
 }
 
 impl Pipeline {
-    /// Notes what is said if no stage stands out, of those that it `has`.
-    fn note_undecided(&mut self, finding: &Finding, has: impl Fn(i32) -> bool) {
+    /// Notes what was found, if it is about one of its stages.
+    fn note(&mut self, finding: &Finding, stages: &[&LiveProcess<'_>]) {
+        let has = |pid: i32| stages.iter().any(|member| member.process.id.pid == pid);
         let is_its = finding.named().iter().any(|who| has(who.pid));
         match finding {
+            Finding::Bottleneck(bottleneck) if is_its && !bottleneck.is_alone() => {
+                self.bottleneck = Some((**bottleneck).clone());
+            }
+            Finding::Unread(unread) if has(unread.writer.pid) && !unread.may_be_read => {
+                let is_long = |member: &&LiveProcess<'_>| {
+                    let is_writer = member.process.id.pid == unread.writer.pid;
+                    is_writer && member.history.still >= BOTTLENECK_TIME
+                };
+                if stages.iter().any(is_long) {
+                    self.unread.get_or_insert_with(|| unread.clone());
+                }
+            }
             Finding::PingPong { delay, .. } => {
                 self.is_by_turns |= is_its && delay.is_none();
                 self.lacks_processors |= is_its && delay.is_some();
@@ -157,15 +171,21 @@ impl LiveProcess<'_> {
         }
     }
 
-    fn stage(&self) -> LiveStage {
+    /// `second` and `minute` are what it did then.
+    fn stage(&self, second: &Observed, minute: &Observed) -> LiveStage {
+        let window = |of: &Observed, slice: &Slice| StageWindow {
+            shares: of.shares,
+            waits_for: Outside::longest(&of.outside),
+            ..slice.window()
+        };
         LiveStage {
             pid: self.process.id.pid,
             start: self.process.id.start,
             name: self.process.name.clone(),
             arguments: self.arguments.clone(),
             has_ended: self.history.ended.is_some(),
-            second: self.history.second().window(),
-            minute: self.history.minute.window(),
+            second: window(second, &self.history.second()),
+            minute: window(minute, &self.history.minute),
         }
     }
 }
@@ -190,6 +210,17 @@ fn add_shared_ends(observed: &mut [Observed], members: &[LiveProcess<'_>]) {
     }
 }
 
+/// The processes without what their event loops only seem to wait for.
+fn corrected(
+    mut processes: Vec<Observed>,
+    is_empty: impl Fn(LinkId) -> bool,
+    holders: &dyn Fn(LinkId, LinkSide) -> BTreeSet<i32>,
+) -> Vec<Observed> {
+    registered::correct(&mut processes, is_empty);
+    registered::leave_wakes(&mut processes, holders);
+    processes
+}
+
 /// The pipelines among processes that are connected by pipes: several, where a process only
 /// holds the ends of others' pipes.
 pub(super) fn pipelines(
@@ -197,13 +228,18 @@ pub(super) fn pipelines(
     pipes: &BTreeMap<LinkId, ObservedLink>,
     load: &Load,
     is_survey: bool,
+    holders: &dyn Fn(LinkId, LinkSide) -> BTreeSet<i32>,
 ) -> Vec<Pipeline> {
     let held: BTreeSet<LinkId> = members
         .iter()
         .flat_map(|member| member.process.pipes())
         .collect();
+    let is_empty = |link: LinkId| {
+        let pipe = pipes.get(&link);
+        pipe.is_some_and(|pipe| pipe.unread == Some(0) && pipe.fill == Some(0.0))
+    };
     let observation = |processes: Vec<Observed>| Observation {
-        processes,
+        processes: corrected(processes, is_empty, holders),
         pipes: held.iter().map(|id| pipes[id].clone()).collect(),
         load: load.clone(),
         is_survey,
@@ -225,6 +261,8 @@ pub(super) fn pipelines(
     let by_id = members.iter().map(|member| (member.process.id, member));
     let by_id: BTreeMap<ProcessId, &LiveProcess<'_>> = by_id.collect();
     let groups = minute.pipelines().into_iter();
+    let positions = members.iter().map(|member| member.process.id).zip(0..);
+    let positions: BTreeMap<ProcessId, usize> = positions.collect();
     let mut used = second.used_links();
     groups
         .map(|group| {
@@ -236,7 +274,13 @@ pub(super) fn pipelines(
             let stages: Vec<&LiveProcess<'_>> = stages.copied().collect();
             let between = edges.iter().filter(|(from, to, _)| has(*from) && has(*to));
             let mut pipeline = Pipeline {
-                stages: stages.iter().map(|member| member.stage()).collect(),
+                stages: stages
+                    .iter()
+                    .map(|member| {
+                        let at = positions[&member.process.id];
+                        member.stage(&second.processes[at], &minute.processes[at])
+                    })
+                    .collect(),
                 links: between
                     .map(|(from, to, pipe)| StageLink {
                         from: *from,
@@ -252,22 +296,7 @@ pub(super) fn pipelines(
             let still = stages.iter().map(|member| member.history.still).min();
             pipeline.still_s = still.unwrap_or_default().as_secs_f64();
             for finding in &findings {
-                match finding {
-                    Finding::Bottleneck(bottleneck) if has(bottleneck.stage.pid) => {
-                        pipeline.bottleneck = Some((**bottleneck).clone());
-                    }
-                    Finding::Unread(unread) if has(unread.writer.pid) && !unread.may_be_read => {
-                        let mut writers = stages.iter();
-                        let is_long = |member: &&&LiveProcess<'_>| {
-                            let is_writer = member.process.id.pid == unread.writer.pid;
-                            is_writer && member.history.still >= BOTTLENECK_TIME
-                        };
-                        if writers.any(|member| is_long(&member)) {
-                            pipeline.unread.get_or_insert_with(|| unread.clone());
-                        }
-                    }
-                    _ => pipeline.note_undecided(finding, has),
-                }
+                pipeline.note(finding, &stages);
             }
             pipeline
         })
@@ -282,7 +311,6 @@ mod tests {
     };
     use crate::live::history::tests::{history, slice};
     use crate::sample::OnLink;
-    use crate::wait::Outside;
 
     /// The pipelines of a chain of processes with these seconds.
     fn chain(stages: &[Vec<Slice>]) -> Vec<Pipeline> {
@@ -328,7 +356,8 @@ mod tests {
             .map(|process| busy(process.clone(), 0.0, 0.0, 0.0));
         let pipes = observation(observed.collect()).pipes;
         let pipes = pipes.into_iter().map(|pipe| (pipe.id, pipe));
-        pipelines(&members, &pipes.collect(), &Load::default(), false)
+        let nobody = |_: LinkId, _: LinkSide| BTreeSet::new();
+        pipelines(&members, &pipes.collect(), &Load::default(), false, &nobody)
     }
 
     #[test]
@@ -376,6 +405,61 @@ mod tests {
     fn stages_that_wait_by_turns_are_not_blamed() {
         let found = chain(&[vec![slice(50, 50, 0); 9], vec![slice(50, 0, 50); 9]]);
         assert!(found[0].bottleneck.is_none() && found[0].is_by_turns);
+    }
+
+    /// A worker of PostgreSQL, which polls a pipe that only ends, beside an event.
+    #[test]
+    fn a_pipe_that_only_ends_is_none_that_a_stage_waits_for() {
+        let worker = |slice: &Slice| {
+            let mut slice = slice.clone();
+            let death = LinkId::pipe(9);
+            slice.counts.on = [((death, LinkSide::Input), slice.counts.starved)].into();
+            slice.counts.polled_beside = [(death, Outside::Event)].into();
+            slice
+        };
+        let waits = slice(0, 0, 100);
+        let processes = [
+            process(1, "postgres", vec![writes(1, 7), reads(5, 9)]),
+            process(2, "cat", vec![reads(0, 7)]),
+        ];
+        let mut reader = waits.clone();
+        reader.counts.on = [((LinkId::pipe(7), LinkSide::Input), 100)].into();
+        let histories = [history(vec![worker(&waits); 9]), history(vec![reader; 9])];
+        let members = processes.iter().zip(&histories);
+        let members: Vec<LiveProcess<'_>> = members
+            .map(|(process, history)| LiveProcess {
+                process,
+                whole: process,
+                history,
+                is_asked: true,
+                ancestors: vec![8],
+                tally: None,
+                arguments: None,
+            })
+            .collect();
+        let observed = processes
+            .iter()
+            .map(|process| busy(process.clone(), 0.0, 0.0, 0.0));
+        let pipes = observation(observed.collect()).pipes;
+        let pipes = pipes.into_iter().map(|pipe| (pipe.id, pipe)).collect();
+        // Its first process keeps both ends.
+        let holders = |link: LinkId, side: LinkSide| match (link, side) {
+            (link, LinkSide::Input) if link == LinkId::pipe(9) => BTreeSet::from([1, 8]),
+            (link, _) if link == LinkId::pipe(9) => BTreeSet::from([8]),
+            _ => BTreeSet::new(),
+        };
+        let found = pipelines(&members, &pipes, &Load::default(), false, &holders);
+        let stage = &found[0].stages[0];
+        assert_eq!(
+            (stage.second.shares.starved, stage.second.shares.elsewhere),
+            (0.0, 1.0)
+        );
+        assert_eq!(stage.minute.waits_for, Some(Outside::Event));
+        let bottleneck = found[0]
+            .bottleneck
+            .as_ref()
+            .expect("a stage is the bottleneck");
+        assert_eq!(bottleneck.stage.pid, 1);
     }
 
     /// An idle pool: the worker that waits for its turn was never seen at the pipe of the jobs.

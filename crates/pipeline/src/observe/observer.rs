@@ -5,7 +5,7 @@ use std::ops::Bound;
 use std::time::{Duration, Instant};
 
 use pipespeed_base::thread::own_time;
-use rustix::process::getppid;
+use rustix::process::{getpid, getppid};
 
 use super::{
     NewPipe, Observation, ObservationPlan, ObservedLink, PipeSamples, registered, terminals,
@@ -375,6 +375,18 @@ impl Observer<'_> {
         self.observation()
     }
 
+    /// Leaves out what processes only seem to wait for.
+    fn correct_waits(&self, processes: &mut [Observed]) {
+        terminals::leave_attended(processes);
+        let is_empty = |link: LinkId| {
+            let fills = self.pipes.get(&link).map(|seen| &*seen.fills);
+            fills.is_some_and(|fills| !fills.is_empty() && fills.iter().all(|look| look.bytes == 0))
+        };
+        registered::correct(processes, is_empty);
+        let graph = &self.scanner.graph;
+        registered::leave_wakes(processes, |link, side| graph.holders(link, side).collect());
+    }
+
     pub(crate) fn observation(&mut self) -> Observation {
         let mut replaced: BTreeSet<ProcessId> = self.tallies.keys().copied().collect();
         replaced.retain(|id| is_replaced(&self.tallies, *id));
@@ -410,15 +422,7 @@ impl Observer<'_> {
                 observed.process.ends.clear();
             }
         }
-        terminals::leave_attended(&mut processes);
-        let is_empty = |link: LinkId| {
-            let fills = self.pipes.get(&link).map(|seen| &*seen.fills);
-            fills.is_some_and(|fills| !fills.is_empty() && fills.iter().all(|look| look.bytes == 0))
-        };
-        registered::correct(&mut processes, is_empty);
-        registered::leave_wakes(&mut processes, |link, side| {
-            graph.holders(link, side).collect()
-        });
+        self.correct_waits(&mut processes);
         let mut pipes: BTreeMap<LinkId, Option<String>> = BTreeMap::new();
         let of_asked = processes.iter().filter(|observed| observed.is_asked);
         for end in of_asked.flat_map(|observed| &observed.process.ends) {
@@ -452,6 +456,7 @@ impl Observer<'_> {
             is_cut_short: self.scanner.is_cut_short,
             unlisted_sockets: self.scanner.unlisted.clone().filter(|_| has_sockets),
             own_parent: getppid().map(|pid| pid.as_raw_pid()),
+            own_output: own_output(self.proc),
             ..Observation::default()
         };
         observation.set_rates();
@@ -460,6 +465,12 @@ impl Observer<'_> {
         }
         observation
     }
+}
+
+/// What this process has a write end of.
+fn own_output(proc: &Proc) -> BTreeSet<LinkId> {
+    let ends = proc.ends(getpid().as_raw_pid()).into_iter().flatten();
+    ends.filter(|end| end.writes).map(|end| end.pipe).collect()
 }
 
 /// Whether the number of a process belongs to a later one by now.

@@ -16,7 +16,7 @@ const MIN_REGISTERED: f64 = 0.8;
 /// Corrects what event loops waited for. Whoever seems to wait for room in a link that `is_empty` at every
 /// look has it only registered. So has whoever seems to wait for data in a link while a writer waits for room
 /// in it.
-pub(super) fn correct(processes: &mut [Observed], is_empty: impl Fn(LinkId) -> bool) {
+pub(crate) fn correct(processes: &mut [Observed], is_empty: impl Fn(LinkId) -> bool) {
     let has_loop = |process: &&mut Observed| !process.polled.is_empty();
     for process in processes.iter_mut().filter(has_loop) {
         leave_room(process, &is_empty);
@@ -64,7 +64,7 @@ pub(super) fn correct(processes: &mut [Observed], is_empty: impl Fn(LinkId) -> b
 
 /// Corrects waits for input from pipes that carry no data: one by which a program wakes itself, or one whose end tells
 /// it that a process above it has ended, as in the workers of PostgreSQL. `holders` are those of a side of a link.
-pub(super) fn leave_wakes(
+pub(crate) fn leave_wakes(
     processes: &mut [Observed],
     holders: impl Fn(LinkId, LinkSide) -> BTreeSet<i32>,
 ) {

@@ -17,10 +17,23 @@ use netlink_packet_sock_diag::unix::{
 };
 use netlink_sys::protocols::NETLINK_SOCK_DIAG;
 use netlink_sys::{Socket as Netlink, SocketAddr as NetlinkAddress};
+use rustix::net::sockopt::{Timeout, socket_timeout};
+use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
 use serde::{Deserialize, Serialize};
 
 /// Messages of a dump arrive in parts of at most this length (NLMSG_GOODSIZE and larger).
 const MAX_PART: usize = 64 << 10;
+
+/// Whether calls on a process's socket have this timeout (socket(7)). The socket is duplicated for an instant
+/// (pidfd_getfd(2)); false if that is refused.
+pub(crate) fn has_timeout(pid: i32, fd: i32, timeout: Timeout) -> bool {
+    let duplicate = || {
+        let process = pidfd_open(Pid::from_raw(pid)?, PidfdFlags::empty()).ok()?;
+        pidfd_getfd(process, fd, PidfdGetfdFlags::empty()).ok()
+    };
+    let found = duplicate().and_then(|socket| socket_timeout(socket, timeout).ok());
+    found.flatten().is_some()
+}
 
 /// The other end of a socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -208,15 +221,33 @@ fn dump(
 mod tests {
     use std::io::Write;
     use std::net::{TcpListener, TcpStream};
-    use std::os::fd::AsFd;
+    use std::os::fd::{AsFd, AsRawFd};
     use std::os::unix::net::{UnixDatagram, UnixStream};
+    use std::time::Duration;
 
     use rustix::fs::fstat;
+    use rustix::process::getpid;
 
     use super::*;
 
     fn inode(fd: impl AsFd) -> u64 {
         fstat(fd).unwrap().st_ino
+    }
+
+    #[test]
+    fn a_timeout_of_a_socket_is_seen_on_its_side() {
+        let (one, other) = UnixStream::pair().unwrap();
+        one.set_read_timeout(Some(Duration::from_secs(9))).unwrap();
+        let has = |socket: &UnixStream, timeout| {
+            has_timeout(getpid().as_raw_pid(), socket.as_raw_fd(), timeout)
+        };
+        let duplicate = rustix::process::pidfd_open(getpid(), PidfdFlags::empty())
+            .and_then(|own| pidfd_getfd(own, one.as_raw_fd(), PidfdGetfdFlags::empty()));
+        if duplicate.is_err() {
+            return pipespeed_testing::skip("pidfd_getfd(2) is refused");
+        }
+        assert!(has(&one, Timeout::Recv));
+        assert!(!has(&one, Timeout::Send) && !has(&other, Timeout::Recv));
     }
 
     #[test]

@@ -187,7 +187,8 @@ impl WatchedThread {
         let is_awake =
             |seen: &ThreadSample| matches!(seen.state, ThreadState::Working | ThreadState::Disk);
         let is_outdated = std::mem::take(&mut self.is_outdated);
-        if has_slept && !is_outdated && self.seen.as_ref().is_some_and(|seen| !is_awake(seen)) {
+        let was_awake = self.seen.as_ref().is_some_and(is_awake);
+        if has_slept && !is_outdated && !was_awake && self.seen.is_some() {
             return Some(false);
         }
         // Most processes are asleep all the time, and their files are read once.
@@ -199,7 +200,8 @@ impl WatchedThread {
         let is_awake = is_awake(&seen);
         self.seen = Some(seen);
         self.turns = Some(turns);
-        let has_run = is_awake || !has_slept;
+        // It may have run on in the same turn.
+        let has_run = is_awake || was_awake || !has_slept;
         if has_run {
             self.ran_at = Instant::now();
         }

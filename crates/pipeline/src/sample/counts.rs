@@ -77,8 +77,6 @@ pub(crate) struct StateCounts {
     pub(crate) awake: u32,
     /// How many of its threads were awake in these samples, added up; 0 if not known.
     pub(crate) awake_threads: u32,
-    /// On how many processors these were, added up.
-    pub(crate) awake_processors: u32,
     /// Running time of threads that were awake with others, by the processor on which they were seen.
     pub(crate) ran_on: BTreeMap<usize, Duration>,
     pub(crate) disk: u32,
@@ -168,7 +166,6 @@ impl StateCounts {
         self.samples += other.samples;
         self.awake += other.awake;
         self.awake_threads += other.awake_threads;
-        self.awake_processors += other.awake_processors;
         for (processor, ran) in &other.ran_on {
             *self.ran_on.entry(*processor).or_default() += *ran;
         }
@@ -203,20 +200,15 @@ impl StateCounts {
         }
         let running = awake.ran / (awake.ran + awake.queued).max(f64::MIN_POSITIVE);
         let in_turn = awake.ran / (awake_at_once * running).max(1.0);
-        // Threads that hand over to each other run by turns, as those on one processor do: where they sleep, few are
-        // awake at once. Others run when they get a processor, together or not.
-        let spread = f64::from(self.awake_processors) / f64::from(self.awake.max(1));
-        let processors = (awake.ran / awake.least_ran.max(f64::MIN_POSITIVE)).max(2.0);
-        let most = awake_at_once.min(processors);
-        let on_one = 1.0 - (spread - 1.0) / (most - 1.0).max(f64::MIN_POSITIVE);
+        // No two run at once on one processor, and what runs on another one says nothing of that.
+        let apart = self.any_ran_until(0.0, awake.ran);
+        // Threads that hand over to each other run by turns: where they sleep, few are awake at once.
         let hand_over = if awake.longest < MIN_ALWAYS_READY {
-            2.0 * (MIN_TOGETHER - awake_at_once)
+            (2.0 * (MIN_TOGETHER - awake_at_once)).clamp(0.0, 1.0)
         } else {
             0.0
         };
-        let by_turns = on_one.max(hand_over).clamp(0.0, 1.0);
-        let apart = (in_turn + awake.any_ran) / 2.0;
-        let estimate = apart + (in_turn - apart) * by_turns;
+        let estimate = apart + (in_turn - apart) * hand_over;
         awake.any_ran.max(estimate).min(1.0)
     }
 
@@ -357,6 +349,12 @@ mod tests {
     use super::*;
     use crate::fixtures::{on_input, on_room};
 
+    /// Running time on two processors, in milliseconds.
+    fn ran_on(milliseconds: [u64; 2]) -> BTreeMap<usize, Duration> {
+        let each = milliseconds.map(Duration::from_millis);
+        each.into_iter().enumerate().collect()
+    }
+
     #[test]
     fn any_working_thread_counts_and_room_comes_before_input() {
         let lock = || ThreadState::Waiting(BlockedOn::Thread);
@@ -397,7 +395,6 @@ mod tests {
             samples: 40,
             awake: 38,
             awake_threads: 40,
-            awake_processors: 40,
             starved: 2,
             ..StateCounts::default()
         };
@@ -423,7 +420,7 @@ mod tests {
             samples: 40,
             awake: 39,
             awake_threads: 58,
-            awake_processors: 58,
+            ran_on: ran_on([500, 500]),
             starved: 1,
             ..StateCounts::default()
         };
@@ -447,7 +444,7 @@ mod tests {
             any_ran: 0.75,
             ..Awake::default()
         });
-        assert!((0.8..0.92).contains(&pool.runs), "{pool:?}");
+        assert!((0.74..0.92).contains(&pool.runs), "{pool:?}");
     }
 
     /// Go with four workers, beside two loops: by traces of the scheduler one of them ran for 78 % of the time.
@@ -457,7 +454,7 @@ mod tests {
             samples: 40,
             awake: 40,
             awake_threads: 92,
-            awake_processors: 76,
+            ran_on: ran_on([600, 450]),
             ..StateCounts::default()
         };
         let awake = Awake {
@@ -475,12 +472,12 @@ mod tests {
     /// xz -T2 beside one loop: by traces of the scheduler one of both ran for 99 % of the time.
     #[test]
     fn threads_on_one_processor_run_by_turns() {
-        let runs = |awake_processors| {
+        let runs = |milliseconds| {
             let counts = StateCounts {
                 samples: 40,
                 awake: 40,
                 awake_threads: 80,
-                awake_processors,
+                ran_on: ran_on(milliseconds),
                 ..StateCounts::default()
             };
             let awake = Awake {
@@ -493,8 +490,42 @@ mod tests {
             };
             counts.divide(counts.samples, awake).shares(&counts).runs
         };
-        assert!(runs(42) > 0.95, "{}", runs(42));
-        assert!(runs(80) < 0.9, "{}", runs(80));
+        let (one, both) = (runs([12, 970]), runs([490, 490]));
+        assert!(one > 0.95, "{one}");
+        assert!(both < 0.9, "{both}");
+    }
+
+    /// By traces of the scheduler; the machine had other load.
+    #[test]
+    fn threads_on_several_processors_run_apart() {
+        for (milliseconds, (ran, queued), traced) in [
+            // pigz -p4, beside a build, a loop, two loops.
+            ([1401, 1046], (1.238, 2.692), 0.835),
+            ([123, 1499], (0.83, 3.076), 0.767),
+            ([1060, 612], (1.011, 2.529), 0.737),
+            // zstd -T4 likewise.
+            ([868, 890], (0.911, 3.297), 0.703),
+            ([116, 1833], (0.983, 3.301), 0.923),
+            ([412, 908], (0.637, 3.425), 0.542),
+        ] {
+            let counts = StateCounts {
+                samples: 40,
+                awake: 40,
+                awake_threads: 150,
+                ran_on: ran_on(milliseconds),
+                ..StateCounts::default()
+            };
+            let awake = Awake {
+                ran,
+                queued,
+                longest: 0.95,
+                least_ran: ran / 2.0,
+                any_ran: 0.4,
+                ..Awake::default()
+            };
+            let runs = counts.divide(counts.samples, awake).shares(&counts).runs;
+            assert!((runs - traced).abs() < 0.06, "{traced} {runs}");
+        }
     }
 
     /// pigz -p2 at a quota of 0.6 processors: by traces of the scheduler one of both ran for 31.5 % of the time.
@@ -505,7 +536,6 @@ mod tests {
             samples: 40,
             awake: 40,
             awake_threads: 80,
-            awake_processors: 80,
             ran_on: [(0, ran), (1, ran)].into(),
             ..StateCounts::default()
         };
@@ -536,7 +566,6 @@ mod tests {
                 samples: 40,
                 awake: 40,
                 awake_threads: 150,
-                awake_processors: 60,
                 ran_on: [(0, milliseconds(first)), (1, milliseconds(second))].into(),
                 ..StateCounts::default()
             };

@@ -477,10 +477,14 @@ fn bottleneck_text(bottleneck: &Bottleneck, has_small_calls: bool) -> String {
     } else {
         format!(" ({others})")
     };
-    let text = format!(
-        "{stage} {verb} the bottleneck: it {}{others}. {}",
-        text.does, text.remedy
-    );
+    let text = if bottleneck.is_alone() {
+        format!("{stage} {}. {}", text.does, text.remedy)
+    } else {
+        format!(
+            "{stage} {verb} the bottleneck: it {}{others}. {}",
+            text.does, text.remedy
+        )
+    };
     let text = text.trim_end();
     let bystanders = bystanders_text(&bottleneck.bystanders);
     format!("{text}{bystanders}")

@@ -373,6 +373,32 @@ fn stages_of_which_none_stands_out_are_not_called_fine() {
 }
 
 #[test]
+fn a_process_by_itself_is_said_to_wait_and_to_be_no_bottleneck() {
+    let flock = frozen(process(7, "flock", Vec::new()), waiting(Outside::FileLock));
+    let text = screen(vec![flock], |_| {});
+    assert!(
+        text.starts_with("WAITING FOR a file lock: flock (pid 7).\n"),
+        "{text}"
+    );
+    assert!(
+        text.contains("\nflock (pid 7) waits for a file lock 100 % of the time.\n"),
+        "{text}"
+    );
+    let mut gzip = busy(process(7, "gzip", Vec::new()), 0.1, 0.0, 0.0);
+    (gzip.shares.queued, gzip.shares.elsewhere) = (0.9, 0.0);
+    let text = screen(vec![gzip], |_| {});
+    assert!(
+        text.starts_with("SLOW: gzip (pid 7) waits for a processor.\n"),
+        "{text}"
+    );
+    assert!(
+        text.contains("\ngzip (pid 7) waits for a processor 90 % of the time and runs 10 %. More"),
+        "{text}"
+    );
+    assert!(!text.contains("bottleneck"), "{text}");
+}
+
+#[test]
 fn who_may_wait_for_a_timer_is_named_where_all_wait_for_input() {
     let mut server = busy(
         process(42, "node", vec![reads(4, 2), writes(4, 3)]),
@@ -401,6 +427,6 @@ fn who_may_wait_for_a_timer_is_named_where_all_wait_for_input() {
 
 #[test]
 fn nothing_found_is_said_too() {
-    let alone = frozen(process(41, "sleep", Vec::new()), waiting(Outside::Timer));
+    let alone = busy(process(41, "gzip", Vec::new()), 0.98, 0.0, 0.0);
     insta::assert_snapshot!(screen(vec![alone], |_| {}));
 }

@@ -14,6 +14,7 @@ use super::names::{
 use super::notes::unseen;
 use super::table::percent;
 use super::{count_stages, unread_bytes};
+use crate::bottleneck::waits_for;
 use crate::format::{list, pluralize};
 use crate::style::{GREEN, RED, YELLOW};
 
@@ -160,8 +161,16 @@ fn describe(observation: &Observation, finding: &Finding) -> String {
 }
 
 fn describe_bottleneck(bottleneck: &Bottleneck) -> String {
-    let verb = bottleneck.verb();
-    format!("{} {verb} the bottleneck.", full(&bottleneck.stage))
+    let stage = full(&bottleneck.stage);
+    if !bottleneck.is_alone() {
+        return format!("{stage} {} the bottleneck.", bottleneck.verb());
+    }
+    match waits_for(bottleneck) {
+        _ if bottleneck.awaited().is_some() => format!("{stage}."),
+        Some(what) => format!("{stage} waits for {what}."),
+        None if bottleneck.is_stopped => format!("{stage} is stopped."),
+        None => format!("{stage} {} the bottleneck.", bottleneck.verb()),
+    }
 }
 
 /// What the busiest of stages did of which none stands out, if any did much.

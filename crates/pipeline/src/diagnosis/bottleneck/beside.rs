@@ -13,8 +13,9 @@ use crate::sample::Observed;
 /// write their output there: it is none, as what a script runs in the background under `2>&1`.
 pub(super) fn only_inherited_errors(stage: &Observed, stages: &[&Observed]) -> bool {
     let is_silent = stage.io.is_some_and(|io| io.writes == 0) && !stage.splices;
-    let mut ends = stage.process.ends.iter();
+    let mut ends = stage.process.ends.iter().peekable();
     is_silent
+        && ends.peek().is_some()
         && ends.all(|end| {
             let is_output = |other: &&Observed| {
                 let mut theirs = other.process.ends.of_link(end.pipe);

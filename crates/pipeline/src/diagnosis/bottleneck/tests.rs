@@ -1,3 +1,4 @@
+mod alone;
 mod children;
 mod idle;
 mod looks_after;
@@ -13,6 +14,7 @@ use crate::fixtures::{
     busy, child_of, frozen, observation, on_child, on_input, on_outside, on_room, process, reads,
     writes,
 };
+use crate::graph::Process;
 use crate::proc::{Io, LinkFd};
 use crate::processors::Quota;
 use crate::processors::{Load, ProcessorUsage};

@@ -321,6 +321,23 @@ fn what_a_script_keeps_for_its_logger_is_not_withheld_by_others() {
     assert_eq!(is_last(Vec::new()), [true]);
 }
 
+/// `timeout 9 pipespeed doctor | cat`, and a script that calls it: `sh script | cat`.
+#[test]
+fn who_waits_for_this_report_is_not_called_held_up() {
+    let found = |own_output: &[u64], own_parent: Option<i32>, holder: Observed| {
+        let mut observation = observation(vec![holder, reader()]);
+        observation.own_output = own_output.iter().copied().map(LinkId::pipe).collect();
+        observation.own_parent = own_parent;
+        leaked_write_ends(&observation, &BTreeSet::new()).len()
+    };
+    let shell = || frozen(sleeper(3, 1).process, on_child());
+    assert_eq!(found(&[], None, shell()), 1);
+    assert_eq!(found(&[], Some(3), shell()), 0);
+    assert_eq!(found(&[7], None, shell()), 0);
+    // The user's shell may hold one by mistake.
+    assert_eq!(found(&[], Some(3), sleeper(3, 5)), 1);
+}
+
 /// A language server whose editor waits for it.
 #[test]
 fn a_server_may_watch_for_the_end_of_its_parent() {

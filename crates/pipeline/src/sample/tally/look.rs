@@ -164,7 +164,7 @@ impl Tally {
         self.counts.opens_files |= before.is_some_and(|before| before != now);
     }
 
-    /// Counts the threads that are awake, and their processors.
+    /// Counts the threads that are awake, and what they ran on each processor.
     fn count_awake(&mut self, proc: &Proc, fd_budget: &FdBudget) {
         let mut watches = std::mem::take(&mut self.watches);
         let at = self.at(proc, fd_budget);
@@ -174,23 +174,19 @@ impl Tally {
         });
         let mut awake: Vec<&mut WatchedThread> = awake.collect();
         let threads = awake.len();
-        let mut processors = BTreeSet::new();
         let mut ran_on = Vec::new();
         if threads > 1 {
             for watch in &mut awake {
                 if let Some(processor) = watch.files.processor(at.files, Some(at.fd_budget)) {
-                    processors.insert(processor);
                     ran_on.push((processor, watch.take_ran()));
                 }
             }
         }
-        let processors = processors.len().max(threads.min(1));
         self.watches = watches;
         for (processor, ran) in ran_on {
             *self.counts.ran_on.entry(processor).or_default() += ran;
         }
         self.counts.awake_threads += threads as u32;
-        self.counts.awake_processors += processors as u32;
     }
 }
 

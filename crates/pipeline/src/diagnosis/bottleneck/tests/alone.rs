@@ -1,0 +1,80 @@
+//! Processes outside of pipelines, and stages for which nobody waits.
+
+use super::*;
+
+/// Those that are named by themselves.
+fn named(observation: &Observation) -> Vec<i32> {
+    let findings = bottlenecks(observation, &BTreeSet::new()).into_iter();
+    let bottlenecks = findings.filter_map(|finding| match finding {
+        Finding::Bottleneck(bottleneck) => Some(*bottleneck),
+        _ => None,
+    });
+    let alone = bottlenecks.filter(Bottleneck::is_alone);
+    alone.map(|bottleneck| bottleneck.stage.pid).collect()
+}
+
+fn alone(pid: i32) -> Process {
+    process(pid, "gzip", Vec::new())
+}
+
+#[test]
+fn a_process_by_itself_is_named_if_it_is_held_up() {
+    let shares = |runs, queued, disk| {
+        let mut gzip = busy(alone(1), runs, 0.0, 0.0);
+        gzip.shares.queued = queued;
+        gzip.shares.disk = disk;
+        gzip.shares.elsewhere = 1.0 - runs - queued - disk;
+        gzip.outside = [(Outside::Timer, gzip.shares.elsewhere)].into();
+        gzip
+    };
+    for (gzip, is_named) in [
+        (shares(0.05, 0.95, 0.0), true),
+        (shares(0.6, 0.4, 0.0), true),
+        (shares(0.1, 0.0, 0.9), true),
+        (shares(0.2, 0.0, 0.0), true),
+        (shares(0.98, 0.02, 0.0), false),
+        (shares(0.7, 0.1, 0.2), false),
+    ] {
+        let mut one = observation(vec![gzip]);
+        let expected: &[i32] = if is_named { &[1] } else { &[] };
+        assert_eq!(named(&one), expected, "{:?}", one.processes[0].shares);
+        // Of all processes of a user, most wait for something to do.
+        one.is_survey = true;
+        assert!(named(&one).is_empty());
+    }
+    // What a pipeline has beside it is not asked about.
+    let mut all = chain(&[(1.0, 0.0, 0.0), (0.1, 0.0, 0.9)]);
+    all.push(frozen(alone(9), on_outside(Outside::FileLock)));
+    assert!(named(&observation(all)).is_empty());
+}
+
+/// `timeout 9 flock file true`
+#[test]
+fn who_waits_for_its_child_is_not_named_beside_it() {
+    let timeout = frozen(alone(1), on_outside(Outside::Signal));
+    let flock = Observed {
+        ancestors: vec![1],
+        ..frozen(child_of(1, alone(2)), on_outside(Outside::FileLock))
+    };
+    let shell = frozen(alone(1), on_child());
+    assert_eq!(named(&observation(vec![timeout, flock.clone()])), [2]);
+    assert_eq!(named(&observation(vec![shell, flock.clone()])), [2]);
+    // It may wait for something else.
+    let server = frozen(alone(1), on_outside(Outside::Socket));
+    assert_eq!(named(&observation(vec![server, flock])), [2, 1]);
+}
+
+/// Two workers that wait for each other's lock, with pipes to each other that nobody waits for.
+#[test]
+fn stages_that_wait_outside_side_by_side_are_each_named_by_themselves() {
+    let worker = |pid, ends| frozen(process(pid, "python3", ends), on_outside(Outside::Lock));
+    let both = |first: Observed| {
+        let second = worker(2, vec![reads(0, 1)]);
+        named(&observation(vec![first, second]))
+    };
+    assert_eq!(both(worker(1, vec![writes(1, 1)])), [1, 2]);
+    // One works, and the other one waits for it.
+    let works = busy(process(1, "yes", vec![writes(1, 1)]), 1.0, 0.0, 0.0);
+    let waits = busy(process(2, "wc", vec![reads(0, 1)]), 0.1, 0.0, 0.9);
+    assert!(named(&observation(vec![works, waits])).is_empty());
+}
