@@ -202,6 +202,7 @@ pub fn bottleneck(pid: i32, name: &str, shares: Shares) -> Bottleneck {
         children: None,
         also_awaited: None,
         threads_queued: 0.0,
+        has_threads: false,
         delay: None,
         is_stopped: false,
         room: Room::Usual,

@@ -323,6 +323,11 @@ pub fn default_capacity() -> u64 {
 const MIN_CHANGE: f64 = 0.25;
 
 impl ObservedLink {
+    /// Whether there was data in it, as far as it is known.
+    pub(crate) fn has_data(&self) -> bool {
+        self.unread.is_some_and(|bytes| bytes > 0) || self.fill.is_some_and(|fill| fill > 0.0)
+    }
+
     /// How full the pipe seems, from 0 to 1: if data piles up in it, the reader is too slow, however
     /// little there is so far; if data runs out, the writer is.
     pub(crate) fn pressure(&self) -> Option<f64> {

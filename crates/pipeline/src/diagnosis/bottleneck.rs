@@ -97,6 +97,9 @@ pub struct Bottleneck {
     /// The time for which its threads were ready to run, and did not, added up, as a share of the
     /// time: some may wait while another one runs.
     pub threads_queued: f64,
+    /// Whether it has several threads: for how long one of them ran is estimated.
+    #[serde(skip)]
+    pub has_threads: bool,
     /// What kept it, or these children, from running, if they often waited for a processor.
     pub delay: Option<Delay>,
     /// Whether it was stopped at the end.
@@ -443,6 +446,7 @@ fn bottleneck(observation: &Observation, stages: &[&Observed], edges: &[Edge]) -
         children: children.cloned(),
         also_awaited: best.also_awaited().cloned(),
         threads_queued: per_s(stage, stage.delayed_s),
+        has_threads: stage.threads.len() > 1 || per_s(stage, stage.ran_s) > 1.0,
         delay: cause_of_delay(observation, stages, stage, children),
         is_stopped: stage.threads.contains(&ThreadState::Stopped),
         room: room(observation, best),

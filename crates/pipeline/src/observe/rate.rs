@@ -235,9 +235,16 @@ impl Observation {
                     .filter(|holder| !holder.is_frozen);
                 active.count() > 1
             };
+            // A queue between processes that all have both ends of it.
+            let is_queue = || {
+                let sides = [LinkSide::Input, LinkSide::Room];
+                let has_both = sides.map(|side| process.process.holds(end.pipe, side));
+                has_both == [true; 2] && self.link(end.pipe).is_some_and(|link| link.has_data())
+            };
             is_open
                 && (end.fd == standard
-                    || (waited.contains(&end.pipe) || end.fd > 2 && !is_inherited())
+                    || (waited.contains(&end.pipe)
+                        || end.fd > 2 && (!is_inherited() || is_queue()))
                         && !self.is_own(end.pipe, process))
         });
         let mut links = used.map(|end| end.pipe);
@@ -363,6 +370,26 @@ mod tests {
             let rate = all.link(LinkId::pipe(8)).unwrap().bytes_per_s;
             assert_eq!(rate.map(|rate| rate / million as f64), expected);
         }
+    }
+
+    /// A queue of Python's multiprocessing, and a pipe by which the child learns of its parent's end.
+    #[test]
+    fn what_goes_through_a_queue_is_not_that_of_a_pipe_beside_it() {
+        let both = |last: LinkFd| vec![reads(4, 8), writes(5, 8), last];
+        let parent = busy(process(1, "python3", both(writes(6, 7))), 0.5, 0.0, 0.0);
+        let child = busy(process(2, "python3", both(reads(6, 7))), 0.5, 0.0, 0.0);
+        let rate = |fill| {
+            let mut all = observation(vec![moves(&parent, 0, 0), moves(&child, 9 << 20, 9)]);
+            for pipe in &mut all.pipes {
+                (pipe.unread, pipe.fill) = (Some(0), Some(0.0));
+                if pipe.id == LinkId::pipe(8) {
+                    pipe.fill = Some(fill);
+                }
+            }
+            all.set_rates();
+            all.link(LinkId::pipe(7)).unwrap().bytes_per_s
+        };
+        assert_eq!(rate(0.97), None);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::{IpAddr, SocketAddr as InetAddress};
+use std::os::fd::OwnedFd;
 
 use netlink_packet_core::{
     NLM_F_DUMP, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload,
@@ -17,22 +18,26 @@ use netlink_packet_sock_diag::unix::{
 };
 use netlink_sys::protocols::NETLINK_SOCK_DIAG;
 use netlink_sys::{Socket as Netlink, SocketAddr as NetlinkAddress};
-use rustix::net::sockopt::{Timeout, socket_timeout};
+use rustix::net::sockopt::{Timeout, socket_timeout, tcp_user_timeout};
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
 use serde::{Deserialize, Serialize};
 
 /// Messages of a dump arrive in parts of at most this length (NLMSG_GOODSIZE and larger).
 const MAX_PART: usize = 64 << 10;
 
-/// Whether calls on a process's socket have this timeout (socket(7)). The socket is duplicated for an instant
-/// (pidfd_getfd(2)); false if that is refused.
+/// Whether calls on a process's socket have this timeout (socket(7), TCP_USER_TIMEOUT in tcp(7)). The socket is
+/// duplicated for an instant (pidfd_getfd(2)); false if that is refused.
 pub(crate) fn has_timeout(pid: i32, fd: i32, timeout: Timeout) -> bool {
     let duplicate = || {
         let process = pidfd_open(Pid::from_raw(pid)?, PidfdFlags::empty()).ok()?;
         pidfd_getfd(process, fd, PidfdGetfdFlags::empty()).ok()
     };
-    let found = duplicate().and_then(|socket| socket_timeout(socket, timeout).ok());
-    found.flatten().is_some()
+    let has = |socket: OwnedFd| {
+        let sends = matches!(timeout, Timeout::Send);
+        socket_timeout(&socket, timeout).is_ok_and(|time| time.is_some())
+            || sends && tcp_user_timeout(&socket).is_ok_and(|time| time > 0)
+    };
+    duplicate().is_some_and(has)
 }
 
 /// The other end of a socket.

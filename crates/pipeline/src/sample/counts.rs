@@ -11,6 +11,8 @@ use crate::wait::{BlockedOn, LinkWait, Outside, ThreadState};
 const MIN_ALWAYS_READY: f64 = 0.9;
 /// Of threads that hand over to each other, fewer are awake at once.
 const MIN_TOGETHER: f64 = 2.0;
+/// The same of threads that come and go, between which others work alone.
+const MIN_TOGETHER_FOR_A_TIME: f64 = 1.5;
 /// Of a process that never slept in a sample, this share of the time counts as what it did for the
 /// rest.
 const MAX_UNEXPLAINED: f64 = 0.1;
@@ -62,8 +64,10 @@ pub(crate) fn activity(threads: &[&ThreadState]) -> SampledActivity {
         });
         // A thread that waits for another one says least. Runtimes have threads that do so for a time.
         let first = outside.min_by_key(|outside| match outside {
-            Outside::Lock => 2,
-            Outside::LockOrTimer => 1,
+            Outside::Lock => 3,
+            Outside::LockOrTimer => 2,
+            // Mostly another thread wakes it.
+            Outside::Event => 1,
             _ => 0,
         });
         SampledActivity::Elsewhere(first.unwrap_or(Outside::Other))
@@ -185,6 +189,11 @@ impl StateCounts {
         self.polled_beside.extend(&other.polled_beside);
     }
 
+    /// How many threads were awake at once, of the samples in which one was; at least 1.
+    pub(crate) fn awake_at_once(&self) -> f64 {
+        (f64::from(self.awake_threads) / f64::from(self.awake.max(1))).max(1.0)
+    }
+
     /// For how long at least one thread ran. Of threads that wait for a processor while others run, the
     /// times alone don't tell whether they ran at once.
     fn any_ran(&self, awake: Awake) -> f64 {
@@ -200,11 +209,23 @@ impl StateCounts {
         }
         let running = awake.ran / (awake.ran + awake.queued).max(f64::MIN_POSITIVE);
         let in_turn = awake.ran / (awake_at_once * running).max(1.0);
-        // No two run at once on one processor, and what runs on another one says nothing of that.
-        let apart = self.any_ran_until(0.0, awake.ran);
+        // No two run at once on one processor, and what runs on another one says nothing of that. Where threads that
+        // come and go ran isn't known.
+        let come_and_go = awake.ended > awake.ran / 2.0;
+        let apart = if come_and_go {
+            let processors = (awake.ran / awake.least_ran.max(f64::MIN_POSITIVE)).clamp(1.0, 1e3);
+            1.0 - (1.0 - awake.least_ran).powf(processors)
+        } else {
+            self.any_ran_until(0.0, awake.ran)
+        };
         // Threads that hand over to each other run by turns: where they sleep, few are awake at once.
+        let together = if come_and_go {
+            MIN_TOGETHER_FOR_A_TIME
+        } else {
+            MIN_TOGETHER
+        };
         let hand_over = if awake.longest < MIN_ALWAYS_READY {
-            (2.0 * (MIN_TOGETHER - awake_at_once)).clamp(0.0, 1.0)
+            (2.0 * (together - awake_at_once)).clamp(0.0, 1.0)
         } else {
             0.0
         };
@@ -284,6 +305,8 @@ pub(crate) struct Awake {
     /// The time for which one ran, if their times have nothing to do with each other. Of a process with
     /// threads that wait for a processor while another one runs, the sums say less.
     pub(crate) any_ran: f64,
+    /// The running time of the threads that have ended.
+    pub(crate) ended: f64,
     /// The time for which a quota stopped its processors, summed over these; `None` if it rarely did.
     pub(crate) stopped: Option<f64>,
 }
@@ -376,6 +399,11 @@ mod tests {
             (
                 vec![outside(Outside::Timer), socket()],
                 SampledActivity::Elsewhere(Outside::Timer),
+            ),
+            // Node's main thread, and one that keeps its timers.
+            (
+                vec![outside(Outside::Event), outside(Outside::EventOrTimer)],
+                SampledActivity::Elsewhere(Outside::EventOrTimer),
             ),
             // A virtual machine's thread that looks around by the clock.
             (
@@ -528,6 +556,35 @@ mod tests {
         }
     }
 
+    /// samtools sort -@2 starts two threads whenever its memory is full: by traces of the scheduler.
+    #[test]
+    fn threads_that_come_and_go_run_side_by_side() {
+        for (ran, queued, (awake, awake_threads), traced) in [
+            (0.844, 0.557, (26, 43), 0.565),
+            (0.892, 0.398, (31, 42), 0.618),
+            (0.924, 0.433, (22, 38), 0.629),
+            (0.869, 0.443, (30, 46), 0.571),
+        ] {
+            let counts = StateCounts {
+                samples: 31,
+                awake,
+                awake_threads,
+                ..StateCounts::default()
+            };
+            let awake = Awake {
+                ran,
+                queued,
+                longest: 0.43,
+                least_ran: ran / 2.0,
+                any_ran: 0.6,
+                ended: 0.6,
+                ..Awake::default()
+            };
+            let runs = counts.any_ran(awake);
+            assert!((runs - traced).abs() < 0.15, "{traced} {runs}");
+        }
+    }
+
     /// pigz -p2 at a quota of 0.6 processors: by traces of the scheduler one of both ran for 31.5 % of the time.
     #[test]
     fn threads_that_a_quota_stops_run_at_once_until_then() {
@@ -545,6 +602,7 @@ mod tests {
             longest: 1.0,
             least_ran: 0.3,
             any_ran: 0.51,
+            ended: 0.0,
             stopped: Some(1.4),
         };
         let shares = counts.divide(counts.samples, awake).shares(&counts);
@@ -575,6 +633,7 @@ mod tests {
                 longest: 1.0,
                 least_ran: 0.4,
                 any_ran: 0.59,
+                ended: 0.0,
                 stopped: Some(stopped),
             };
             let shares = counts.divide(counts.samples, awake).shares(&counts);

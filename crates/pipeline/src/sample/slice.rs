@@ -25,6 +25,8 @@ pub(crate) struct Slice {
     pub(crate) queued: Duration,
     /// Running and queued time of the thread that had most of it.
     pub(crate) longest: Duration,
+    /// Running time of the threads that have ended.
+    pub(crate) ended: Duration,
     /// The time for which a thread ran, if their times have nothing to do with each other.
     pub(crate) any_ran: Duration,
     pub(crate) io: Option<Io>,
@@ -53,6 +55,7 @@ impl Slice {
         self.queued += other.queued;
         self.longest += other.longest;
         self.any_ran += other.any_ran;
+        self.ended += other.ended;
         self.has_reaped |= other.has_reaped;
         self.has_reaped_late |= other.has_reaped_late;
         self.children.add(&other.children);
@@ -96,6 +99,7 @@ impl Slice {
             longest: share(self.longest).min(1.0),
             least_ran: least_ran(share(self.ran), self.limits.processors),
             any_ran: share(self.any_ran),
+            ended: share(self.ended),
             stopped: quota.map(|quota| share(Duration::from_secs_f64(quota.stopped_s))),
         };
         self.counts.divide(self.counts.samples, awake)

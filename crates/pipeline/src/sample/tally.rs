@@ -299,15 +299,23 @@ impl Tally {
         });
         let mut threads: Vec<(Duration, Duration)> = threads.collect();
         let ran = last.ran.saturating_sub(first.ran);
-        // Threads that have ended count as one, as those that a program starts for one task after another.
+        // Threads that have ended count as so many as were awake at once: a program may start one for one task after
+        // another, or several for each.
+        let at_once = self.counts.awake_at_once();
         let living: Duration = threads.iter().map(|(ran, _)| *ran).sum();
-        let ended = ran.saturating_sub(living).min(counted);
+        let all_ended = ran.saturating_sub(living);
+        let ended = all_ended.div_f64(at_once).min(counted);
         // What was read last may have some of them still: it stays if the process has ended.
         let others = self.delayed_before_end.iter();
         let others = others.filter(|(tid, _)| !last.threads.contains_key(tid));
         let ended_delayed: Duration = others.map(|(_, delayed)| *delayed).sum();
-        let ended_queued = ended_delayed.min(counted.mul_f64(limits.contention));
-        threads.push((ended, ended_queued));
+        let ended_queued = ended_delayed
+            .div_f64(at_once)
+            .min(counted.mul_f64(limits.contention));
+        threads.extend(std::iter::repeat_n(
+            (ended, ended_queued),
+            at_once.round() as usize,
+        ));
         let longest = threads.iter().map(|(ran, queued)| *ran + *queued).max();
         let io = self.own_io();
         Slice {
@@ -318,6 +326,7 @@ impl Tally {
             in_kernel: last.in_kernel.saturating_sub(first.in_kernel),
             queued: threads.iter().map(|(_, queued)| *queued).sum(),
             longest: longest.unwrap_or_default(),
+            ended: all_ended,
             any_ran: any_ran(threads.iter().map(|(ran, _)| *ran), counted),
             has_reaped: last.children_faults != first.children_faults,
             has_reaped_late: last.children_faults > first.children_faults.max(self.faults_before),

@@ -196,7 +196,9 @@ fn faster_text(bottleneck: &Bottleneck, shares: &Shares, name: &str, pipes: &str
     let pauses = bottleneck.children.is_none() && shares.elsewhere >= MIN_MENTIONED;
     let is_helped = also_disk || iowait.is_some() || waits || is_emptied || pauses;
     // To run more children at once, or fewer, or another one of them, helps, too.
-    let is_only = bottleneck.delay.is_none() && bottleneck.children.is_none() && !is_helped;
+    // Several threads may wait together for longer than is seen.
+    let is_alone = bottleneck.children.is_none() && !bottleneck.has_threads;
+    let is_only = bottleneck.delay.is_none() && is_alone && !is_helped;
     let only = if is_only && shares.runs >= MIN_ONLY {
         "Only a"
     } else {

@@ -92,6 +92,7 @@ impl ChildSlice {
         }
         let queued = queued.clamp(0.0, limits.contention * together);
         let awake = Awake {
+            ended: 0.0,
             ran,
             queued,
             longest: ((ran + queued) / together).min(1.0),
@@ -113,6 +114,7 @@ impl ChildSlice {
             let part = self.part_of(main());
             let (ran, queued) = (ran * part / alive, queued * part / alive);
             let of_each = Awake {
+                ended: 0.0,
                 ran,
                 queued,
                 longest: (ran + queued).min(1.0),
