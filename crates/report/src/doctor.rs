@@ -172,12 +172,18 @@ fn sections<'a>(
 }
 
 /// Whether two findings are the same but for the holder of a leaked write end, of which there may be
-/// many, or but for which of its outputs that is.
+/// many, or but for which of its outputs that is, or but for which of several processes waits by itself.
 fn are_alike(a: &Finding, b: &Finding) -> bool {
     match (a, b) {
         (Finding::LeakedWriteEnd(a), Finding::LeakedWriteEnd(b)) => {
             let is_same = a.pipe == b.pipe || a.holder == b.holder;
             is_same && a.reader == b.reader && a.is_last == b.is_last
+        }
+        // The workers of a server.
+        (Finding::Bottleneck(a), Finding::Bottleneck(b)) if a.is_alone() && b.is_alone() => {
+            let awaited = a.awaited();
+            let is_same = a.stage.name == b.stage.name && awaited == b.awaited();
+            a.stage == b.stage || is_same && awaited.is_some()
         }
         _ => std::ptr::eq(a, b),
     }

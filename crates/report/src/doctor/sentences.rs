@@ -53,7 +53,8 @@ pub(super) fn describe(
                 _ => false,
             });
             let text = bottleneck_text(bottleneck, has_small_calls);
-            style.sentence(&(text + &remote_peers(observation, bottleneck)))
+            let others = others_alike(finding, alike);
+            style.sentence(&(text + &remote_peers(observation, bottleneck) + &others))
         }
         Finding::Unread(unread) => style.sentence(&unread_text(observation, unread)),
         Finding::MutualWait(mutual) => style.sentence(&mutual_text(observation, mutual)),
@@ -488,6 +489,19 @@ fn bottleneck_text(bottleneck: &Bottleneck, has_small_calls: bool) -> String {
     let text = text.trim_end();
     let bystanders = bystanders_text(&bottleneck.bystanders);
     format!("{text}{bystanders}")
+}
+
+/// Which others wait as a process does, if any do.
+fn others_alike(finding: &Finding, alike: &[&Finding]) -> String {
+    const MAX: usize = 3;
+    let others = alike.iter().filter(|other| !std::ptr::eq(**other, finding));
+    let others: Vec<&Who> = others.flat_map(|other| other.named()).collect();
+    let does = if others.len() == 1 { "does" } else { "do" };
+    match others.len() {
+        0 => String::new(),
+        1..=MAX => format!(" So {does} {}.", list(others.into_iter().map(full))),
+        count => format!(" So do {count} others of that name."),
+    }
 }
 
 /// Why some busy processes were left out, if any were.

@@ -399,6 +399,26 @@ fn a_process_by_itself_is_said_to_wait_and_to_be_no_bottleneck() {
 }
 
 #[test]
+fn workers_that_wait_alike_are_said_at_once() {
+    let workers = |count: i32| {
+        let pids = 7..7 + count;
+        let all =
+            pids.map(|pid| frozen(process(pid, "nginx", Vec::new()), waiting(Outside::Event)));
+        screen(all.collect(), |_| {})
+    };
+    let one = "nginx (pid 7) waits for an event 100 % of the time.";
+    for (count, more) in [
+        (2, " So does nginx (pid 8)."),
+        (3, " So do nginx (pid 8) and nginx"),
+        (9, " So do 8 others of"),
+    ] {
+        let text = workers(count).split_whitespace().join(" ");
+        assert!(text.contains(&format!("{one}{more}")), "{text}");
+        assert_eq!(text.matches("100 % of the time").count(), 1, "{text}");
+    }
+}
+
+#[test]
 fn who_may_wait_for_a_timer_is_named_where_all_wait_for_input() {
     let mut server = busy(
         process(42, "node", vec![reads(4, 2), writes(4, 3)]),

@@ -22,7 +22,9 @@ pub(super) fn asked_alone<'a>(
     in_pipelines: &BTreeSet<i32>,
 ) -> Vec<&'a Observed> {
     let has_pipelines = !in_pipelines.is_empty() || observation.short_lived_pipes() > 0;
-    if observation.is_survey || has_pipelines {
+    // Their sockets may join them to others.
+    let is_partial = !observation.other_networks.is_empty();
+    if observation.is_survey || has_pipelines || is_partial {
         return Vec::new();
     }
     let min = observation.min_samples();

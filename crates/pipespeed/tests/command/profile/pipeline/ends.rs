@@ -126,7 +126,7 @@ const BEFORE: &str = "sleep 1001 </dev/null 2>&1 | sleep 1003 >/dev/null 2>&1 &"
 #[test]
 fn processes_from_before_are_neither_stages_nor_ended() {
     let script = format!(
-        "{BEFORE} exec \"$0\" profile --quiet --json - -- 'sleep 2 | cat; sleep 1002 2>&1 & true'"
+        "{BEFORE} exec \"$0\" profile --quiet --json - -- 'sleep 1002 >/dev/null 2>&1 & sleep 2 | cat'"
     );
     let mut command = Command::new("sh");
     command.args(["-c", &script, PIPESPEED]);
