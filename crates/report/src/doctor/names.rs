@@ -1,12 +1,12 @@
 //! How processes, descriptors and links are called.
 
-use pipespeed_pipeline::diagnosis::{ActiveStage, LeakedWriteEnd, Who};
+use pipespeed_pipeline::diagnosis::{ActiveStage, Finding, LeakedWriteEnd, Who};
 use pipespeed_pipeline::observe::Observation;
 use pipespeed_pipeline::proc::LinkId;
 use pipespeed_pipeline::sample::{Observed, Shares};
 
 use super::table::size_and_fill;
-use crate::format::significant;
+use crate::format::{list, significant};
 
 /// A child that works for this share of the time is waited for with reason.
 const MIN_WORKING: f64 = 0.5;
@@ -123,4 +123,17 @@ pub(super) fn working_child(
     });
     let mut all = named.chain(sampled);
     all.find(|(_, share)| *share >= MIN_WORKING)
+}
+
+/// Which others wait as a process does, if any do.
+pub(super) fn others_alike(finding: &Finding, alike: &[&Finding]) -> String {
+    const MAX: usize = 3;
+    let others = alike.iter().filter(|other| !std::ptr::eq(**other, finding));
+    let others: Vec<&Who> = others.flat_map(|other| other.named()).collect();
+    let does = if others.len() == 1 { "does" } else { "do" };
+    match others.len() {
+        0 => String::new(),
+        1..=MAX => format!(" So {does} {}.", list(others.into_iter().map(full))),
+        count => format!(" So do {count} others of that name."),
+    }
 }

@@ -13,7 +13,7 @@ use pipespeed_pipeline::raise;
 use pipespeed_pipeline::wait::Outside;
 
 use super::deadlock::deadlock_text;
-use super::names::{descriptor, full, full_of_active, is_one, pipe_name};
+use super::names::{descriptor, full, full_of_active, is_one, others_alike, pipe_name};
 use super::remedies;
 use super::table::percent;
 use crate::bottleneck::{describe_bottleneck, describe_children, describe_lack, name_children};
@@ -489,19 +489,6 @@ fn bottleneck_text(bottleneck: &Bottleneck, has_small_calls: bool) -> String {
     let text = text.trim_end();
     let bystanders = bystanders_text(&bottleneck.bystanders);
     format!("{text}{bystanders}")
-}
-
-/// Which others wait as a process does, if any do.
-fn others_alike(finding: &Finding, alike: &[&Finding]) -> String {
-    const MAX: usize = 3;
-    let others = alike.iter().filter(|other| !std::ptr::eq(**other, finding));
-    let others: Vec<&Who> = others.flat_map(|other| other.named()).collect();
-    let does = if others.len() == 1 { "does" } else { "do" };
-    match others.len() {
-        0 => String::new(),
-        1..=MAX => format!(" So {does} {}.", list(others.into_iter().map(full))),
-        count => format!(" So do {count} others of that name."),
-    }
 }
 
 /// Why some busy processes were left out, if any were.
