@@ -117,7 +117,8 @@ fn who_was_left_in_the_background_is_left_out() {
         let bystander = bottleneck["bystanders"][0]["pid"].as_u64();
         (name == "sh" && bystander == Some(left.into())).then_some(text)
     });
-    assert_contains(&found.unwrap(), &["waits for a timer", "it was left out"]);
+    let expected = ["WAITING FOR a timer: sh", "for a timer", "it was left out"];
+    assert_contains(&found.unwrap(), &expected);
 }
 
 /// The running time of a process, with that of threads that have ended, in seconds.
