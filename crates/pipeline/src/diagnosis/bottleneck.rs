@@ -153,9 +153,8 @@ impl Bottleneck {
     }
 }
 
-/// The bottleneck of each pipeline with a process that was asked for, or what holds up such a process outside of
-/// pipelines. Those
-/// with a process in `tied` are left out.
+/// The bottleneck of each pipeline with a process that was asked for, and what holds up such processes outside of
+/// pipelines. Those with a process in `tied` are left out.
 pub(super) fn bottlenecks(observation: &Observation, tied: &BTreeSet<i32>) -> Vec<Finding> {
     let observation = &*idle::with_idle_workers(observation);
     let mut edges = observation.edges();
@@ -165,7 +164,7 @@ pub(super) fn bottlenecks(observation: &Observation, tied: &BTreeSet<i32>) -> Ve
         let is_unused = || is_unused(observation, *pipe);
         !*unused.entry(*pipe).or_insert_with(is_unused)
     });
-    // Nothing else stands out, or something that is waited for outside.
+    // No stage is named, or one that waits for something outside.
     let may_be_each = |found: Option<&Finding>| match found {
         Some(Finding::Bottleneck(found)) => found.awaited().is_some(),
         Some(_) => false,

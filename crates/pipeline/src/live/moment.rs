@@ -312,6 +312,26 @@ mod tests {
     use crate::live::history::tests::{history, slice};
     use crate::sample::OnLink;
 
+    /// The processes with their histories, below these ancestors.
+    fn watched<'a>(
+        processes: &'a [Process],
+        histories: &'a [History],
+        ancestors: &[i32],
+    ) -> Vec<LiveProcess<'a>> {
+        let members = processes.iter().zip(histories);
+        members
+            .map(|(process, history)| LiveProcess {
+                process,
+                whole: process,
+                history,
+                is_asked: true,
+                ancestors: ancestors.to_vec(),
+                tally: None,
+                arguments: None,
+            })
+            .collect()
+    }
+
     /// The pipelines of a chain of processes with these seconds.
     fn chain(stages: &[Vec<Slice>]) -> Vec<Pipeline> {
         let last = stages.len() - 1;
@@ -339,18 +359,7 @@ mod tests {
             history(all.iter().map(waiting))
         });
         let histories: Vec<History> = histories.collect();
-        let members = processes.iter().zip(&histories);
-        let members: Vec<LiveProcess<'_>> = members
-            .map(|(process, history)| LiveProcess {
-                process,
-                whole: process,
-                history,
-                is_asked: true,
-                ancestors: Vec::new(),
-                tally: None,
-                arguments: None,
-            })
-            .collect();
+        let members = watched(&processes, &histories, &[]);
         let observed = processes
             .iter()
             .map(|process| busy(process.clone(), 0.0, 0.0, 0.0));
@@ -425,18 +434,7 @@ mod tests {
         let mut reader = waits.clone();
         reader.counts.on = [((LinkId::pipe(7), LinkSide::Input), 100)].into();
         let histories = [history(vec![worker(&waits); 9]), history(vec![reader; 9])];
-        let members = processes.iter().zip(&histories);
-        let members: Vec<LiveProcess<'_>> = members
-            .map(|(process, history)| LiveProcess {
-                process,
-                whole: process,
-                history,
-                is_asked: true,
-                ancestors: vec![8],
-                tally: None,
-                arguments: None,
-            })
-            .collect();
+        let members = watched(&processes, &histories, &[8]);
         let observed = processes
             .iter()
             .map(|process| busy(process.clone(), 0.0, 0.0, 0.0));

@@ -209,8 +209,8 @@ impl StateCounts {
         }
         let running = awake.ran / (awake.ran + awake.queued).max(f64::MIN_POSITIVE);
         let in_turn = awake.ran / (awake_at_once * running).max(1.0);
-        // No two run at once on one processor, and what runs on another one says nothing of that. Where threads that
-        // come and go ran isn't known.
+        // Two threads never run at once on one processor, and whether one runs there does not depend on the other
+        // processors. On which processor threads ran that have ended is not known.
         let come_and_go = awake.ended > awake.ran / 2.0;
         let apart = if come_and_go {
             let processors = (awake.ran / awake.least_ran.max(f64::MIN_POSITIVE)).clamp(1.0, 1e3);

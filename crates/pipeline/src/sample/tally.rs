@@ -299,8 +299,8 @@ impl Tally {
         });
         let mut threads: Vec<(Duration, Duration)> = threads.collect();
         let ran = last.ran.saturating_sub(first.ran);
-        // Threads that have ended count as so many as were awake at once: a program may start one for one task after
-        // another, or several for each.
+        // Of threads that have ended only the sums are known. They are divided by the number of threads that were
+        // awake at once: a program may start its threads one after another, or several together.
         let at_once = self.counts.awake_at_once();
         let living: Duration = threads.iter().map(|(ran, _)| *ran).sum();
         let all_ended = ran.saturating_sub(living);

@@ -40,7 +40,7 @@ pub(super) fn each_alone(observation: &Observation, processes: &[&Observed]) -> 
         let pid = process.process.id.pid;
         processes.iter().any(|other| other.is_below(pid))
     };
-    // As timeout(1), which is told by SIGCHLD.
+    // timeout(1) waits for SIGCHLD, the signal of its child's end.
     let may_wait_for_child = |process: &Observed| {
         let signal = process.outside.get(&Outside::Signal).copied();
         process.waits_or_polls_for_children() + signal.unwrap_or_default() >= MIN_THROUGH_CHILDREN
