@@ -1,14 +1,20 @@
 //! A double fork: a process that is nobody's child.
 #![allow(unsafe_code)]
 
-use std::fs;
+use std::ffi::CStr;
+use std::fs::{self, File};
 use std::io;
+use std::os::fd::BorrowedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use nix::errno::Errno;
 use nix::libc;
+use nix::sys::signal::SigSet;
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::{ForkResult, Pid, fork, setsid};
+use rustix::{stdio, thread};
+
+use crate::standard;
 
 /// Forks twice. `prepare` runs in the child, and what it returns runs in the grandchild: a
 /// process in a session without a terminal, which exits when the work is done and runs no
@@ -38,6 +44,32 @@ pub fn run_orphan<W: FnOnce()>(prepare: impl FnOnce() -> io::Result<W>) -> io::R
             unsafe { libc::_exit(status) }
         }
     }
+}
+
+/// Gives up the name, the directory and all descriptors but these of the process that was copied. For `prepare` of
+/// [`run_orphan`].
+///
+/// # Errors
+/// There is no /dev/null, or no name can be set.
+pub fn leave_all_but(kept: &[BorrowedFd<'_>], name: &CStr) -> io::Result<()> {
+    let null = File::options().read(true).write(true).open("/dev/null")?;
+    stdio::dup2_stdin(&null)?;
+    stdio::dup2_stdout(&null)?;
+    stdio::dup2_stderr(&null)?;
+    drop(null);
+    standard::close_inherited(kept);
+    std::env::set_current_dir("/")?;
+    // The process that is forked next inherits it.
+    Ok(thread::set_name(name)?)
+}
+
+/// Leaves this process deaf to all signals but SIGKILL and SIGSTOP: their handlers would write to descriptors of the process
+/// that was copied. For `prepare` of [`run_orphan`].
+///
+/// # Errors
+/// Those of sigprocmask(2).
+pub fn block_signals() -> io::Result<()> {
+    Ok(SigSet::all().thread_block()?)
 }
 
 /// Runs in the child, and returns in the grandchild once the work is done.

@@ -3,22 +3,19 @@
 use std::ffi::CStr;
 use std::fs::File;
 use std::io::{self, Write};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::AsFd;
 use std::time::Duration;
 
-use pipespeed_base::orphan::run_orphan;
+use pipespeed_base::orphan::{leave_all_but, run_orphan};
 use pipespeed_base::process::ProcessHandle;
-use pipespeed_base::standard;
 use rustix::process::{Pid, geteuid, getpid};
-use rustix::stdio;
-use rustix::thread;
 
 use super::{Booster, RaiseScope};
 use crate::proc::Proc;
 use crate::proc::pipe_probe::PipeProbe;
 use crate::raise;
 
-/// Name of the process, for ps(1): it has the arguments of the process that was copied.
+/// Name of the process, for ps(1) and [`find_other`]: it has the arguments of the process that was copied.
 const NAME: &CStr = c"pipespeed-boost";
 
 /// Starts a sidecar that raises the pipes of a process until that ends. It is an orphan with a
@@ -40,22 +37,9 @@ pub fn start(subject: RaiseScope, account: Option<&str>) -> io::Result<()> {
     let account = account.transpose()?;
     run_orphan(|| {
         let kept = account.iter().map(AsFd::as_fd).chain([root.as_fd()]);
-        leave_all_but(&kept.collect::<Vec<_>>())?;
+        leave_all_but(&kept.collect::<Vec<_>>(), NAME)?;
         Ok(|| drop(attend(subject, root, account)))
     })
-}
-
-/// Gives up the descriptors and the directory of the process that was copied.
-fn leave_all_but(kept: &[BorrowedFd<'_>]) -> io::Result<()> {
-    let null = File::options().read(true).write(true).open("/dev/null")?;
-    stdio::dup2_stdin(&null)?;
-    stdio::dup2_stdout(&null)?;
-    stdio::dup2_stderr(&null)?;
-    drop(null);
-    standard::close_inherited(kept);
-    std::env::set_current_dir("/")?;
-    // For `find_other`. The process that is forked next inherits it.
-    Ok(thread::set_name(NAME)?)
 }
 
 /// In the sidecar.

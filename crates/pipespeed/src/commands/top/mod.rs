@@ -1,21 +1,20 @@
 //! `pipespeed top`.
 
+mod messages;
 mod screen;
 
 use std::ffi::OsString;
-use std::fs::File;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal};
 use std::os::fd::AsFd;
-use std::os::unix::fs::FileExt;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use rustix::event::{PollFd, PollFlags, Timespec};
-use rustix::fs::fstatvfs;
-use rustix::process::{Pid, Resource, getpid, getrlimit};
+use rustix::process::{Pid, getpid};
 use serde::Serialize;
 
+use self::messages::Messages;
 use self::screen::{Key, Screen};
 use crate::cli::TopArgs;
 use crate::commands::child::{Started, exit_as, is_over, reap, start, wait};
@@ -27,8 +26,7 @@ use pipespeed_base::failure::{
     AlreadyReported, Closed, Interrupted, full_message, is_reader_gone, say, usage,
 };
 use pipespeed_base::interrupt::{Interrupt, StopRequest};
-use pipespeed_base::memory_file;
-use pipespeed_base::output::{Patient, print, print_on_stderr};
+use pipespeed_base::output::{print, print_on_stderr};
 use pipespeed_base::process::is_any_ready;
 use pipespeed_base::standard::has_colours;
 use pipespeed_measure::record::{Kind, SCHEMA_VERSION};
@@ -45,8 +43,6 @@ const ONCE: Duration = TICK.saturating_mul(2);
 /// Its longest duration, if a pipeline stands still: then it may be stuck, which takes longer to
 /// find.
 const MAX_ONCE: Duration = TICK.saturating_mul(6);
-/// A disk with less room, in bytes, is not used for a command's messages.
-const MIN_ROOM: u64 = 1 << 30;
 
 /// Watches pipelines on a screen, or as text or JSON.
 ///
@@ -76,6 +72,8 @@ pub fn run(args: &TopArgs) -> anyhow::Result<()> {
     let mut plan = plan(scope, ONCE, &args.watched);
     if let Some(command) = &top.command {
         plan.others = command.started.others.clone();
+        let messages = command.messages.iter();
+        plan.excluded.extend(messages.map(|messages| messages.pid));
     }
     // The helper process ends with it: the command may go on for long.
     let watched = top.watch(LiveThread::new(plan));
@@ -149,32 +147,22 @@ fn check_redirected(words: &[OsString]) -> anyhow::Result<()> {
 /// A command that is watched.
 struct WatchedCommand {
     started: Started,
-    /// What it printed on the terminal.
-    messages: Option<File>,
+    /// What it prints on the terminal.
+    messages: Option<Messages>,
 }
 
 impl WatchedCommand {
     /// Starts it; if the terminal shows a screen, without input and output there.
     fn start(words: &[OsString], has_screen: bool) -> anyhow::Result<Self> {
-        let file = || match file_with_room() {
-            Some(file) => Ok(file),
-            None => memory_file::create("messages"),
-        };
-        // A limit on file sizes would end it: its messages disturb the screen instead.
-        let is_limited = getrlimit(Resource::Fsize).current.is_some();
-        let messages = (has_screen && !is_limited).then(file).transpose();
-        let messages = messages.context("a file for the command's messages")?;
-        let copy = || messages.as_ref().map(File::try_clone).transpose();
-        let (out, err) = (copy()?, copy()?);
+        // Before this process adopts orphans, so that its process is none of the command's.
+        let mut messages = has_screen.then(Messages::start).flatten();
         let started = start(words, |command| {
             if has_screen && io::stdin().is_terminal() {
                 command.stdin(Stdio::null());
             }
-            if let Some(out) = out.filter(|_| io::stdout().is_terminal()) {
-                command.stdout(out);
-            }
-            if let Some(err) = err.filter(|_| io::stderr().is_terminal()) {
-                command.stderr(err);
+            if let Some(messages) = &mut messages {
+                // Without a descriptor for that, they disturb the screen.
+                let _ = messages.take_from(command);
             }
         })?;
         Ok(WatchedCommand { started, messages })
@@ -184,13 +172,6 @@ impl WatchedCommand {
         let mut fds = [PollFd::new(&self.started.ending, PollFlags::IN)];
         is_any_ready(&mut fds, Some(&Timespec::default()))
     }
-}
-
-/// Messages may be many, so they are kept on disk, unless it is nearly full: the command's writes would fail.
-fn file_with_room() -> Option<File> {
-    let file = tempfile::tempfile().ok()?;
-    let system = fstatvfs(&file).ok()?;
-    (system.f_bavail.saturating_mul(system.f_frsize) >= MIN_ROOM).then_some(file)
 }
 
 struct Top<'a> {
@@ -375,10 +356,12 @@ impl Top<'_> {
         if let TopOutput::Screen(shown) = &self.output {
             shown.stop.end().context("SIGTSTP")?;
         }
+        if let Some(messages) = &mut command.messages {
+            messages.show(&self.interrupt);
+        }
         let status = wait(&Proc::default(), &self.interrupt, &mut command.started)?;
-        if let Some(messages) = &command.messages {
-            // A failure could not be reported anywhere.
-            let _ = show_messages(messages);
+        if let Some(messages) = &mut command.messages {
+            messages.show(&self.interrupt);
         }
         // A command that handles the signal says by its status how it went.
         if status.code().is_none_or(|code| code == 0) {
@@ -390,23 +373,6 @@ impl Top<'_> {
         }
         Ok(())
     }
-}
-
-/// Copies what the command wrote to its standard error. Processes that it left behind may still write there,
-/// at the position that they share with this descriptor.
-fn show_messages(messages: &File) -> io::Result<()> {
-    let end = messages.metadata()?.len();
-    let mut buffer = [0; 8192];
-    let mut at = 0;
-    while at < end {
-        let count = messages.read_at(&mut buffer, at)?;
-        if count == 0 {
-            break;
-        }
-        Patient::new(io::stderr()).write_all(&buffer[..count])?;
-        at += count as u64;
-    }
-    Ok(())
 }
 
 /// When the next moment is due. The last one of --once does not come soon after another, as it tells

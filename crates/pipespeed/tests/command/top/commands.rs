@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use nix::sys::signal::Signal::SIGHUP;
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal};
 
 use crate::common::conditions::{ignored, in_mount_namespace};
 use crate::common::procs::Mark;
@@ -41,8 +41,9 @@ fn a_command_that_would_write_to_the_screen_is_refused() {
 fn the_screen_ends_with_the_command_and_its_messages_follow() {
     let mut terminal = Terminal::new(80);
     let directory = tempfile::tempdir().unwrap();
+    // What opens /dev/stderr must not empty it.
     let script = "yes | head -c 200M | cat > /dev/null; mkfifo seen; tail -n 1 seen | cat >&2; \
-                  echo over >&2; exit 3";
+                  echo begun >&2; echo both | tee /dev/stderr > /dev/null; echo over >&2; exit 3";
     let mut command = on(&terminal, script);
     command.current_dir(&directory);
     let running = terminal.start(command);
@@ -51,7 +52,7 @@ fn the_screen_ends_with_the_command_and_its_messages_follow() {
     assert_eq!(running.finish().code(), Some(3));
     let text = terminal.text();
     let (_, after) = text.rsplit_once("\x1b[?1049l").unwrap();
-    assert_contains(after, &["pipespeed top: ", "over"]);
+    assert_contains(after, &["pipespeed top: ", "begun", "both", "over"]);
     assert!(!after.contains("\x1b[?"), "{after:?}");
 }
 
@@ -114,6 +115,54 @@ fn a_command_is_awaited_when_the_terminal_is_gone() {
         }
         assert_eq!(running.finish().code(), Some(status));
         assert_eq!(directory.path().join("over").exists(), is_ignored);
+    }
+}
+
+/// The same in a shell, which has the terminal for longer.
+fn in_shell_on(terminal: &Terminal, script: &str) -> Command {
+    let mut command = Command::new("sh");
+    let shell = "\"$0\" top -- \"$1\"; echo status $?; read -r answer";
+    command.args(["-c", shell, PIPESPEED, script]);
+    command.env("NO_COLOR", "1");
+    command.stdin(terminal.input()).stdout(terminal.input());
+    command
+}
+
+#[test]
+fn messages_are_printed_if_this_is_killed_and_those_of_what_is_left_behind() {
+    let directory = tempfile::tempdir().unwrap();
+    let until = |name: &str| format!("until [ -e {name} ]; do sleep 0.1; done");
+    let killed = format!(
+        "echo before >&2; {} | cat > /dev/null; echo after >&2",
+        until("killed")
+    );
+    let left = format!(
+        "({}; echo after >&2) & echo before >&2; sleep 0.1 | cat > /dev/null",
+        until("killed")
+    );
+    for (script, is_killed) in [(killed, true), (left, false)] {
+        let mut terminal = Terminal::new(80);
+        let mut command = in_shell_on(&terminal, &script);
+        command.current_dir(&directory);
+        let mark = Mark::on(&mut command);
+        let running = terminal.start(command);
+        if is_killed {
+            terminal.until("shown", |text| text.contains("sh | cat"));
+            let name = |pid: Pid| std::fs::read_to_string(format!("/proc/{pid}/comm"));
+            let mut all = mark.processes().into_iter();
+            // The process with the messages has another name.
+            let top = all.find(|(pid, line)| {
+                line.contains(" top -- ") && name(*pid).is_ok_and(|name| name == "pipespeed\n")
+            });
+            rustix::process::kill_process(top.unwrap().0, Signal::KILL).unwrap();
+        }
+        terminal.until("printed", |text| text.contains("before\r\n"));
+        terminal.until("ended", |text| text.contains("status "));
+        std::fs::write(directory.path().join("killed"), "").unwrap();
+        terminal.until("printed", |text| text.contains("after\r\n"));
+        terminal.type_in("\n");
+        running.finish();
+        std::fs::remove_file(directory.path().join("killed")).unwrap();
     }
 }
 
