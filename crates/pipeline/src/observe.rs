@@ -105,6 +105,9 @@ pub struct Observation {
     pub other_networks: Vec<i32>,
     /// Whether all processes of a user or of the system were asked for.
     pub is_survey: bool,
+    /// The process that was asked for, with its descendants and its process group, if one was.
+    #[serde(skip)]
+    pub asked: Option<i32>,
     /// What this user's pipes are made like; `None` unless one of the pipes is small.
     pub new_pipe: Option<NewPipe>,
     /// The parent of the observer, which may wait for its end.

@@ -10,6 +10,7 @@ pub mod silent;
 pub mod sockets;
 pub mod terminals;
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -349,6 +350,33 @@ impl Proc {
             .collect()
     }
 
+    /// Whether a process has a descriptor by which it learns of the files of others, or of processes but these
+    /// (inotify(7), fanotify(7), pidfd_open(2)).
+    pub(crate) fn watches_others(&self, pid: i32, own: &BTreeSet<i32>) -> bool {
+        let fds = self.numbers_in(&format!("proc/{pid}/fdinfo"));
+        let watches_files = |fd: i32| {
+            let target = ProcessFiles::new(self, pid).target(fd);
+            matches!(target, Some(Target::Anonymous(kind)) if kind.ends_with("notify"))
+        };
+        let opened = self.opened_processes(pid).into_iter();
+        opened.filter(|pid| *pid > 0).any(|pid| !own.contains(&pid))
+            || fds.unwrap_or_default().into_iter().any(watches_files)
+    }
+
+    /// Whether a process traces another one (ptrace(2)).
+    pub(crate) fn is_tracer(&self, pid: i32) -> bool {
+        let tracer = |traced: i32| {
+            let text = self.text(&format!("proc/{traced}/status"))?;
+            let value = text
+                .lines()
+                .find_map(|line| line.strip_prefix("TracerPid:"))?;
+            value.trim().parse::<i32>().ok()
+        };
+        self.processes()
+            .into_iter()
+            .any(|traced| tracer(traced) == Some(pid))
+    }
+
     /// The name of a process, also of a zombie: 15 bytes of its program's file name
     /// (proc_pid_comm(5)). A process chooses its own name, so control characters are
     /// replaced.
@@ -401,6 +429,7 @@ impl Proc {
         Some(Stat {
             state: value("State")?.chars().next()?,
             parent: value("PPid")?.parse().ok()?,
+            threads: value("Threads")?.parse().ok()?,
             group: value("NSpgid").map_or(Some(0), |group| group.parse().ok())?,
             // Not known: as late as any.
             start: u64::MAX,
@@ -408,9 +437,10 @@ impl Proc {
         })
     }
 
-    /// Whether a process exists and is not a zombie.
+    /// Whether a process exists and is not a zombie. Its first thread may have ended before others.
     pub fn runs(&self, pid: i32) -> bool {
-        self.status(pid).is_some_and(|stat| stat.state != 'Z')
+        let stat = self.status(pid);
+        stat.is_some_and(|stat| stat.state != 'Z' || stat.threads > 1)
     }
 
     /// The state of a thread, by the third field of proc_pid_stat(5).

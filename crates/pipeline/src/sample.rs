@@ -114,6 +114,9 @@ pub struct Observed {
     /// there, or for room.
     #[serde(skip)]
     pub tried: BTreeSet<(LinkId, LinkSide)>,
+    /// Whether it has a descriptor by which it learns of the files or processes of others; only if it stands still.
+    #[serde(skip)]
+    pub watches_others: bool,
     /// The signals that it handles, as a bit mask.
     pub handled_signals: u64,
     /// Its ancestors as far as they can be seen, the nearest first.

@@ -288,7 +288,7 @@ fn deadlock(
         (PossibleEnd::Timeout, observed.iter().any(is_limited)),
         (
             PossibleEnd::Anybody,
-            kind.may_be_ended_by_anybody() || kind == DeadlockKind::MissingEnd && is_of_fifo,
+            kind.may_be_ended_by_anybody() || is_of_fifo,
         ),
     ];
     let doubts = doubts.into_iter().filter(|(_, holds)| *holds);

@@ -96,7 +96,8 @@ fn could_take_more(
     before: &[(i32, LinkId)],
     calls: &SmallCalls,
 ) -> bool {
-    const MIN_MORE: f64 = 2.0;
+    // Else most calls would stay, as of Python's multiprocessing, which reads the length of each message first.
+    const MIN_MORE: f64 = 4.0;
     const MIN_FROM_PIPES: f64 = 0.9;
     // Nothing but a shell's `read` takes this much at a time, whatever is written.
     const ONE_BYTE: f64 = 1.05;
@@ -104,6 +105,11 @@ fn could_take_more(
         let fill = observation.link(*link).and_then(|link| link.fill);
         fill.is_some_and(|fill| fill >= MAX_ROOMY)
     });
+    // What the others would not get is the next message.
+    let is_shared = |link: LinkId| observation.users(link, LinkSide::Input).len() > 1;
+    if before.iter().any(|(_, link)| is_shared(*link)) {
+        return false;
+    }
     let mut written_per_s = 0.0;
     let mut writes_more = true;
     for (from, _) in before {
@@ -428,6 +434,8 @@ mod tests {
             // It also reads short files.
             (full, 409_600, 100, 4_000_000, 400_000, false),
             (full, 0, 0, 4_000_000, 400_000, false),
+            // It reads the length of each message first, as Python's multiprocessing.
+            (full, 8_320_000, 160_000, 8_320_000, 320_000, false),
         ] {
             let mut writer = busy(process(1, "seq", vec![writes(1, 7)]), 1.0, 0.0, 0.0);
             let mut reader = busy(process(2, "sh", vec![reads(0, 7)]), 1.0, 0.0, 0.0);
@@ -442,11 +450,21 @@ mod tests {
                 read_bytes,
                 ..Io::default()
             });
-            let mut observation = observation(vec![writer, reader]);
-            observation.pipes[0].fill = fill;
-            let found = small_calls(&observation);
-            let is_named = found.iter().any(|calls| calls.process.pid == 2);
-            assert_eq!(is_named, expected, "{fill:?} {written_bytes} {read_bytes}");
+            let other = busy(process(3, "sh", vec![reads(0, 7)]), 1.0, 0.0, 0.0);
+            let is_named = |processes: Vec<Observed>| {
+                let mut observation = observation(processes);
+                observation.pipes[0].fill = fill;
+                let found = small_calls(&observation);
+                found.iter().any(|calls| calls.process.pid == 2)
+            };
+            let both = vec![writer.clone(), reader.clone()];
+            assert_eq!(
+                is_named(both),
+                expected,
+                "{fill:?} {written_bytes} {read_bytes}"
+            );
+            // Of two that share the pipe, one would get the other's messages.
+            assert!(!is_named(vec![writer, reader, other]));
         }
     }
 }

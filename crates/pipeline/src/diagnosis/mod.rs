@@ -276,10 +276,14 @@ pub fn observe(
         pids.extend(finding.named().into_iter().map(|who| who.pid));
     }
     pids.extend(unread::parents_of_blocked(&observation));
+    let asked = observation.living().filter(|process| process.is_asked);
+    let asked: BTreeSet<i32> = asked.map(|process| process.process.id.pid).collect();
     for observed in &mut observation.processes {
         let pid = observed.process.id.pid;
         if pids.contains(&pid) && !observed.has_ended {
             note_timeouts(proc, observed);
+            note_traced(proc, observed);
+            observed.watches_others = proc.watches_others(pid, &asked);
             observed.language = proc.language(pid);
             observed.is_in_background = proc.stat(pid).is_some_and(|stat| {
                 let has_terminal = !observed.process.terminals.is_empty();
@@ -309,6 +313,21 @@ fn note_timeouts(proc: &Proc, observed: &mut Observed) {
         };
         if or.is_none() && (has_timers || any_of.iter().any(may_time_out)) {
             *or = Some(Outside::Timer);
+        }
+    }
+}
+
+/// Notes that a debugger waits for the processes that it traces, as for its children.
+fn note_traced(proc: &Proc, observed: &mut Observed) {
+    let is_on_child =
+        |state: &ThreadState| matches!(state, ThreadState::Waiting(BlockedOn::Child(_)));
+    if observed.threads.iter().any(is_on_child) && proc.is_tracer(observed.process.id.pid) {
+        let waits = observed
+            .threads
+            .iter_mut()
+            .filter(|state| is_on_child(state));
+        for state in waits {
+            *state = ThreadState::Waiting(BlockedOn::Outside(Outside::Other));
         }
     }
 }

@@ -321,9 +321,10 @@ impl Observation {
     /// What there was too little of to say which stage is the bottleneck, if anything.
     pub fn too_short(&self) -> Option<TooShort> {
         let has_pipelines = !self.pipelines().is_empty();
+        let is_alone = !self.is_survey && self.living().any(|process| process.is_asked);
         match self.short_lived_pipes() {
             count @ 1.. if !has_pipelines => Some(TooShort::Pipelines { pipes: count }),
-            _ if has_pipelines && self.is_too_short() => Some(TooShort::Look),
+            _ if (has_pipelines || is_alone) && self.is_too_short() => Some(TooShort::Look),
             _ => None,
         }
     }

@@ -134,9 +134,10 @@ pub(super) fn find(observation: &Observation, tied: &BTreeSet<i32>) -> Vec<Unrea
         if !is_asked || readers.is_empty() || was_read || reads_later {
             continue;
         }
-        let are_readers_idle = readers
-            .iter()
-            .all(|reader| does_nothing(observation, reader));
+        let are_readers_idle = !may_time_out(writer)
+            && readers
+                .iter()
+                .all(|reader| does_nothing(observation, reader));
         let awaits_server = readers.iter().any(|reader| awaits_server(reader, writer));
         let may_come = readers.iter().any(|process| is_next(process));
         let readers: Vec<(&Observed, IdleReader)> = readers
@@ -196,6 +197,15 @@ fn goes_on(reader: &Observed, writer: &Observed) -> bool {
     reader.has_reaped_late && !writer.is_below(reader.process.id.pid)
 }
 
+/// Whether a timeout ends a wait of a process for room or data.
+fn may_time_out(process: &Observed) -> bool {
+    let is_timed = |state: &ThreadState| match state {
+        ThreadState::Waiting(BlockedOn::Pipes { or: Some(or), .. }) => or.may_be_timer(),
+        _ => false,
+    };
+    process.threads.iter().any(is_timed)
+}
+
 /// Whether a process moved no bytes, hardly ran, and waits for nobody outside of what was asked for.
 fn does_nothing(observation: &Observation, process: &Observed) -> bool {
     const MAX_RUNNING: f64 = 0.01;
@@ -210,9 +220,13 @@ fn does_nothing(observation: &Observation, process: &Observed) -> bool {
             Outside::Socket | Outside::SocketOrTimer | Outside::Terminal
         )
     });
+    // By a futex in memory that others may share.
+    let shared = ThreadState::Waiting(BlockedOn::Outside(Outside::Lock));
+    let waits_outside = waits_outside || process.threads.contains(&shared);
     let waits_on_others = process.on.iter().any(|on| is_outside(on.pipe, on.side));
     moves_nothing
         && !process.splices
+        && !process.watches_others
         && process.ran_s <= MAX_RUNNING * process.counted_s
         && !waits_outside
         && !waits_on_others

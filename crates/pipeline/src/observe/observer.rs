@@ -453,6 +453,10 @@ impl Observer<'_> {
                 .count(),
             other_networks: self.scanner.other_networks.clone(),
             is_survey: self.plan.scope.root().is_none(),
+            asked: match self.plan.scope {
+                Scope::Pid(pid) => Some(pid),
+                _ => None,
+            },
             is_cut_short: self.scanner.is_cut_short,
             unlisted_sockets: self.scanner.unlisted.clone().filter(|_| has_sockets),
             own_parent: getppid().map(|pid| pid.as_raw_pid()),

@@ -115,6 +115,7 @@ impl Slice {
             process,
             arguments: None,
             is_asked: false,
+            watches_others: false,
             has_ended: false,
             samples: counts.samples,
             shares: division.shares(counts),

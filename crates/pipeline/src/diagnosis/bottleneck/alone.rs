@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 
 use super::{Finding, MIN_EVER, MIN_LACKING, MIN_OWN, MIN_THROUGH_CHILDREN, Observed, bottleneck};
 use crate::observe::Observation;
+use crate::sample::Shares;
 use crate::wait::Outside;
 
 /// Whether a process waits for most of the time on links to children that work, none of which lives
@@ -45,8 +46,18 @@ pub(super) fn each_alone(observation: &Observation, processes: &[&Observed]) -> 
         let signal = process.outside.get(&Outside::Signal).copied();
         process.waits_or_polls_for_children() + signal.unwrap_or_default() >= MIN_THROUGH_CHILDREN
     };
+    // An event loop, and make(1), learn of their end by some other event.
+    let has_work_below = |process: &Observed| {
+        let pid = process.process.id.pid;
+        let is_awake = |shares: &Shares| shares.runs + shares.queued + shares.disk >= MIN_OWN;
+        let mut others = observation.living();
+        process.children_ran_s >= MIN_OWN * process.counted_s
+            || others.any(|other| other.is_below(pid) && is_awake(&other.shares))
+    };
+    let waits_outside = |process: &Observed| process.shares.elsewhere >= MIN_OWN;
     let mut alone = processes.to_vec();
     alone.retain(|process| !(may_wait_for_child(process) && has_below(process)));
+    alone.retain(|process| !(waits_outside(process) && has_work_below(process)));
     alone.sort_by_key(|process| Reverse(process.ancestors.len()));
     let findings = alone
         .into_iter()

@@ -252,20 +252,42 @@ fn has_link(process: &Observed, link: LinkId) -> bool {
     process.process.ends.of_link(link).next().is_some()
 }
 
-/// The stages, and those of other pipelines in the stage's process group: what xargs(1) or a script runs at
-/// the same time. Not what only waits for its children, since these may include other things.
+/// The stages, those of other pipelines in the stage's process group, and what was started below a process that is
+/// observed, too: what xargs(1), make(1) or a script runs at the same time. GNU parallel and timeout(1) make a process
+/// group of each. Not what only waits for its children, since these may include other things.
 fn with_neighbours<'a>(
     observation: &'a Observation,
     stages: &[&'a Observed],
     stage: &Observed,
 ) -> Vec<&'a Observed> {
     let is_new = |other: &&Observed| stages.iter().all(|stage| !std::ptr::eq(*stage, *other));
+    let in_pipelines = observation.pipelines().into_iter().flatten();
+    let in_pipelines: BTreeSet<i32> = in_pipelines.map(|other| other.process.id.pid).collect();
     let is_neighbour = |other: &&Observed| {
-        other.process.group == stage.process.group && !other.only_waits_for_children()
+        let is_in_group = other.process.group == stage.process.group;
+        is_in_group && in_pipelines.contains(&other.process.id.pid)
+            || other.is_asked && have_starter(observation, stage, other)
     };
-    let all = observation.pipelines().into_iter().flatten();
-    let others = all.filter(is_neighbour).filter(is_new);
+    let all = observation.processes.iter();
+    let others = all.filter(|other| !other.only_waits_for_children());
+    let others = others.filter(is_neighbour).filter(is_new);
     stages.iter().copied().chain(others).collect()
+}
+
+/// Whether both were started by what was asked for: the nearest process that both are below, or that one of them is, is
+/// part of it. Not by a script that has run other things before, and is of the same process group.
+fn have_starter(observation: &Observation, one: &Observed, other: &Observed) -> bool {
+    let line = |process: &Observed| -> Vec<i32> {
+        let own = std::iter::once(process.process.id.pid);
+        own.chain(above(process)).collect()
+    };
+    let of_other = line(other);
+    let nearest = line(one).into_iter().find(|pid| of_other.contains(pid));
+    let nearest = nearest.and_then(|pid| observation.find(pid));
+    nearest.is_some_and(|nearest| {
+        let asked = observation.asked;
+        asked.is_none_or(|asked| nearest.process.id.pid == asked || nearest.is_below(asked))
+    })
 }
 
 /// The ancestors of a process, the nearest first.

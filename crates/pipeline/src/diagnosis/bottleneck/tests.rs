@@ -575,6 +575,11 @@ fn server_that_always_has_a_request_is_the_bottleneck() {
 
 /// Findings on stages with these queues, whose processors were busy for these shares.
 fn found_beside(stages: Vec<Observed>, queued: &[f64], fills: &[f64], busy: f64) -> Vec<Finding> {
+    bottlenecks(&loaded(stages, queued, fills, busy), &BTreeSet::new())
+}
+
+/// The observation of these.
+fn loaded(stages: Vec<Observed>, queued: &[f64], fills: &[f64], busy: f64) -> Observation {
     let mut observation = observation(stages);
     for (stage, queued) in observation.processes.iter_mut().zip(queued) {
         stage.shares.queued = *queued;
@@ -587,5 +592,5 @@ fn found_beside(stages: Vec<Observed>, queued: &[f64], fills: &[f64], busy: f64)
         ..ProcessorUsage::default()
     };
     observation.load = Load([(0, usage), (1, usage)].into());
-    bottlenecks(&observation, &BTreeSet::new())
+    observation
 }

@@ -64,6 +64,25 @@ fn who_waits_for_its_child_is_not_named_beside_it() {
     assert_eq!(named(&observation(vec![server, flock])), [2, 1]);
 }
 
+/// `make -j6`, a node program that has started gzip.
+#[test]
+fn who_waits_for_an_event_is_not_named_while_its_children_work() {
+    let make = || frozen(alone(1), on_outside(Outside::Event));
+    let cc1 = |queued: f64, outside: f64| {
+        let mut cc1 = busy(child_of(1, alone(2)), 0.1, 0.0, 0.0);
+        cc1.ancestors = vec![1];
+        (cc1.shares.queued, cc1.shares.elsewhere) = (queued, outside);
+        cc1.outside = [(Outside::Timer, outside)].into();
+        cc1
+    };
+    assert_eq!(named(&observation(vec![make(), cc1(0.9, 0.0)])), [2]);
+    assert_eq!(named(&observation(vec![make(), cc1(0.0, 0.9)])), [2, 1]);
+    // Children that were too short-lived to be observed.
+    let mut of_many = make();
+    of_many.children_ran_s = 0.9 * of_many.counted_s;
+    assert!(named(&observation(vec![of_many])).is_empty());
+}
+
 /// Two workers that wait for each other's lock, with pipes to each other that nobody waits for.
 #[test]
 fn stages_that_wait_outside_side_by_side_are_each_named_by_themselves() {

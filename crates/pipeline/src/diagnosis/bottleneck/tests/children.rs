@@ -266,10 +266,10 @@ fn a_pipe_in_which_children_of_its_writer_wait_for_room_was_full() {
 }
 
 /// The others of `xargs -P4 gzip | cat`, also those too short-lived to be observed. What a script has started
-/// beside a pipeline is another process.
+/// beside a pipeline is another process, unless the script was asked for.
 #[test]
 fn siblings_below_a_process_of_the_pipeline_are_no_other_processes() {
-    let delay = |has_link: bool, unseen: f64, seen: f64| {
+    let delay = |has_link: bool, unseen: f64, seen: f64, asked: i32| {
         let mut stages = chain(&[(0.45, 0.0, 0.0), (0.02, 0.0, 0.98)]);
         stages[0].process.parent = 20;
         let ends = if has_link {
@@ -282,14 +282,18 @@ fn siblings_below_a_process_of_the_pipeline_are_no_other_processes() {
         xargs.children_ran_s = unseen * xargs.counted_s;
         let gzip = child_of(20, process(21, "gzip", Vec::new()));
         stages.extend([xargs, busy(gzip, seen, 0.0, 0.0)]);
-        let findings = found_beside(stages, &[0.55, 0.0], &[0.0, 0.0], 0.98);
-        only_pace(&findings).delay.clone()
+        let mut observation = loaded(stages, &[0.55, 0.0], &[0.0, 0.0], 0.98);
+        observation.asked = Some(asked);
+        only_pace(&bottlenecks(&observation, &BTreeSet::new()))
+            .delay
+            .clone()
     };
     let is_others = |delay: Option<Delay>| matches!(delay, Some(Delay::Others { .. }));
-    assert!(is_others(delay(true, 0.45, 0.0)));
-    assert!(!is_others(delay(true, 1.9, 0.0)));
-    assert!(!is_others(delay(true, 0.45, 1.0)));
-    assert!(is_others(delay(false, 1.9, 1.0)));
+    assert!(is_others(delay(true, 0.45, 0.0, 1)));
+    assert!(!is_others(delay(true, 1.9, 0.0, 1)));
+    assert!(!is_others(delay(true, 0.45, 1.0, 1)));
+    assert!(is_others(delay(false, 1.9, 1.0, 1)));
+    assert!(!is_others(delay(false, 1.9, 1.0, 20)));
 }
 
 /// Two of `xargs -P2 sh -c 'zcat $0 | wc'`.
