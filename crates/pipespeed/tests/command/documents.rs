@@ -73,11 +73,11 @@ const ADDED: [(&str, &str); 22] = [
     ("pipespeed meter", "< big.bin | wc -c"),
     ("pipespeed fizzbuzz", "| head -n 20"),
     ("pipespeed yes", "| head -n 20"),
-    ("pipespeed write | pipespeed read", "--bytes-to-pipe 1G"),
+    ("pipespeed write | pipespeed read", "--bytes-to-pipe 256M"),
     (
         "cd target/release && ./write --write_with_vmsplice --huge_page --busy_loop \
          | ./read --read_with_splice --busy_loop",
-        "--bytes_to_pipe 1G",
+        "--bytes_to_pipe 256M",
     ),
     // The file with which the others go on is smaller.
     (

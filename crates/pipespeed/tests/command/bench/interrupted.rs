@@ -107,7 +107,7 @@ fn a_signal_ends_a_run_and_measurements_are_kept() {
 fn an_interrupted_search_keeps_and_shows_its_trials() {
     for options in [
         // With so much work a search takes most of the time that it may.
-        "touched --case write_read_best --work 30 --time 600",
+        "touched --case write_read_best --pipe-size 64K --work 30 --time 600",
         "sizes --case write_read --pipe-size 64K --time 30",
     ] {
         let run = Marked::start(&format!("bench {options} --json run.json")).saved();

@@ -64,7 +64,7 @@ fn whole_runs_are_compared_and_recorded() {
 #[test]
 fn each_pipe_is_left_out_in_turn_equal_names_together() {
     // The second run, which is boosted and not timed, lasts until its pipes are raised.
-    let line = "echo >> runs; { head -c 4M /dev/zero; [ $(wc -l < runs) != 2 ] || \
+    let line = "echo >> runs; { head -c 1M /dev/zero; [ $(wc -l < runs) != 2 ] || \
                 until [ -e raised ]; do head -c 64K /dev/zero; done; } | \
                 od -v | cat | cat | cat | wc -c > /dev/null";
     let directory = tempfile::tempdir().unwrap();
@@ -225,10 +225,10 @@ fn a_timed_run_that_ended_otherwise_is_said() {
 fn several_words_are_recorded_as_sh_reads_them() {
     let mut command = pipespeed("boost --prove=1 --quiet --json - -- sh -c");
     command
-        .arg("head -c 4M /dev/zero | od -v")
+        .arg("head -c 40K /dev/zero | od -v")
         .stdin(Stdio::null());
     let record = json(&run_alone(command).succeeded_in_silence().out);
-    assert_eq!(record["pipeline"], "sh -c 'head -c 4M /dev/zero | od -v'");
+    assert_eq!(record["pipeline"], "sh -c 'head -c 40K /dev/zero | od -v'");
     assert!(record["portable"].is_null() && record["shell"].is_null());
 }
 

@@ -227,7 +227,7 @@ fn a_signal_from_outside_is_passed_on_by_a_report() {
 #[test]
 fn command_that_adopts_orphans_has_no_sidecar_as_its_child() {
     let outcomes = ["", "--report"].map(|options| {
-        let mut command = boost(options, "head -c 16M /dev/zero | od -v | wc -c");
+        let mut command = boost(options, "head -c 4M /dev/zero | od -v | wc -c");
         adopts_orphans(&mut command);
         run_marked(command).succeeded()
     });

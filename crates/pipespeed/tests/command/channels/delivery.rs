@@ -1,7 +1,7 @@
 //! `bench channels`: every channel delivers the right bytes, what a machine
 //! refuses is shown, and what goes wrong with one leaves the others.
 
-use pipespeed_measure::suite::channels::CaseId;
+use pipespeed_measure::spec::Channel;
 use std::collections::BTreeSet;
 use std::process::Command;
 
@@ -28,27 +28,48 @@ fn clean(mut command: Command) -> Outcome {
     outcome
 }
 
+/// The names of all channels.
+fn every_channel() -> Vec<&'static str> {
+    Channel::with_data()
+        .into_iter()
+        .map(Channel::name)
+        .collect()
+}
+
+/// A run of these channels and sizes without ends that spin, which have the same descriptors,
+/// memory and names.
+fn blocking(channels: &[&str], sizes: &[&str]) -> String {
+    with_spinning(channels, sizes, &[])
+}
+
+/// As [`blocking`], and these cases of ends that spin.
+fn with_spinning(channels: &[&str], sizes: &[&str], spinning: &[String]) -> String {
+    let of_size = |size| channels.iter().map(move |name| format!("{name}_{size}"));
+    let cases: Vec<String> = sizes.iter().flat_map(of_size).collect();
+    let cases = [&*cases, spinning].concat().join(",");
+    let (channels, sizes) = (channels.join(","), sizes.join(","));
+    format!("{SHORT} --channel {channels} --size {sizes} --case {cases} --json -")
+}
+
 fn cases(record: &Value) -> &Vec<Value> {
     record["cases"].as_array().unwrap()
 }
 
-/// Channels with each of these sizes, all data verified in every trial, not only
-/// in the first.
-fn verified(channels: &str, sizes: &[&str]) {
+/// Runs these cases with all data verified in every trial, not only in the first. Pipes and
+/// rings must have been measured with each of these sizes.
+fn verified(args: &str, sizes: &[&str]) {
+    let outcome = clean(pipespeed(&format!("{args} --data verify"))).succeeded();
+    let record = json(&outcome.out);
+    let measured: BTreeSet<&str> = cases(&record).iter().filter_map(came_through).collect();
     for size in sizes {
-        let args = format!("{SHORT} {channels} --size {size} --data verify --json -");
-        let record = json(&clean(pipespeed(&args)).succeeded().out);
-        let mut measured = BTreeSet::new();
-        for case in cases(&record) {
-            measured.extend(came_through(case));
-        }
         for channel in ["pipe", "ring", "ring_copy"] {
-            assert!(measured.contains(channel), "{measured:?}");
+            let name = format!("{channel}_{size}");
+            assert!(measured.contains(&*name), "{name}: {measured:?}");
         }
     }
 }
 
-/// The case's channel, if it was not refused for a reason that holds.
+/// The case's name, if it was not refused for a reason that holds.
 fn came_through(case: &Value) -> Option<&str> {
     let name = case["name"].as_str().unwrap();
     if let Some(reason) = case["not_run"]["reason"].as_str() {
@@ -62,14 +83,24 @@ fn came_through(case: &Value) -> Option<&str> {
     let bytes = case["samples"][0]["bytes"].as_u64().unwrap();
     let message = case["configuration"]["message_bytes"].as_u64().unwrap();
     assert!(bytes >= 4 * message, "{name}: {bytes}");
-    CaseId::parse(name).map(|id| id.channel.name())
+    Some(name)
 }
 
-/// Single bytes, sizes that fit no page, and messages larger than a pipe.
+/// Single bytes, sizes that fit no page, messages larger than a pipe and than buffers of sockets,
+/// and larger than a ring. Ends that spin have the largest that a channel takes.
 #[test]
 fn messages_arrive_whole_through_every_channel() {
-    verified("--all", &["1", "4097", "1000003"]);
-    verified("--channel pipe,ring,ring_copy", &["4M"]);
+    let sizes = ["1", "4097", "220007"];
+    let largest = |channel: &&str| match *channel {
+        "seqpacket" | "datagram" | "mqueue" => format!("{channel}_4097_spin"),
+        _ => format!("{channel}_220007_spin"),
+    };
+    let spinning: Vec<String> = every_channel().iter().map(largest).collect();
+    verified(&with_spinning(&every_channel(), &sizes, &spinning), &sizes);
+    let sizes = ["1100007"];
+    let spinning = ["ring", "ring_copy"].map(|ring| format!("{ring}_1100007_spin"));
+    let channels = ["pipe", "ring", "ring_copy"];
+    verified(&with_spinning(&channels, &sizes, &spinning), &sizes);
 }
 
 #[test]
@@ -129,7 +160,7 @@ fn the_record_says_what_took_effect() {
 
 #[test]
 fn a_size_over_a_limit_shows_it_others_are_measured() {
-    let args = format!("{SHORT} --channel pipe,seqpacket,datagram,mqueue --size 4K,4M --json -");
+    let args = blocking(&["pipe", "seqpacket", "datagram", "mqueue"], &["4k", "4m"]);
     let record = json(&clean(pipespeed(&args)).succeeded().out);
     for channel in ["seqpacket", "datagram"] {
         let reason = refusal(&record, &format!("{channel}_4m"));
@@ -179,8 +210,7 @@ fn queue_over_a_limit_of_the_users_names_the_limit() {
     let Some(program) = ForAll::new(PIPESPEED) else {
         return;
     };
-    let args = format!("{SHORT} --channel pipe,mqueue --size 4K --json -");
-    let mut command = program.command(&args);
+    let mut command = program.command(&blocking(&["pipe", "mqueue"], &["4k"]));
     conditions::limit(&mut command, Resource::Msgqueue, 3000);
     let record = recorded(command);
     let reason = refusal(&record, "mqueue_4k");
@@ -194,7 +224,7 @@ fn an_ordinary_user_measures_every_channel_too() {
     let Some(program) = ForAll::new(PIPESPEED) else {
         return;
     };
-    let mut command = program.command(&format!("{SHORT} --all --size 1K --json -"));
+    let mut command = program.command(&blocking(&every_channel(), &["1k"]));
     let mark = Mark::on(&mut command);
     let record = recorded(command);
     mark.nobody_left();
@@ -212,8 +242,7 @@ fn without_descriptors_every_line_names_limit_and_nothing_is_left() {
     // From less than the command itself needs up to what every trial does.
     let mut explained = 0;
     for descriptors in 8.. {
-        let args = format!("{SHORT} --channel pipe,ring,fifo,unix,tcp --size 1K --json -");
-        let mut command = pipespeed(&args);
+        let mut command = pipespeed(&blocking(&["pipe", "ring", "fifo", "unix", "tcp"], &["1k"]));
         conditions::few_descriptors(&mut command, descriptors);
         let outcome = clean(command);
         if outcome.code == Some(0) {

@@ -240,7 +240,7 @@ fn record_of_line(args: &str, line: &str) -> Value {
 fn of_pipelines() -> Vec<Value> {
     let proof = eventually(|| {
         let proof = record_of_line(
-            "boost --prove=10 --yes --json -",
+            "boost --prove=6 --yes --json -",
             "head -c 50M /dev/zero | wc -c",
         );
         proof["pipes"][0]["raised"].is_object().then_some(proof)

@@ -238,10 +238,11 @@ fn an_endless_file_is_refused() {
     }
 }
 
-/// Parsed, each of these files would take more than 400 MiB, or be printed.
+/// Parsed, each of these files would take more than the limit, or be printed.
 #[test]
 fn a_large_other_file_is_refused_in_little_memory() {
-    const LENGTH: usize = 30 << 20;
+    const LENGTH: usize = 8 << 20;
+    const LIMIT: u64 = 112 << 20;
     let records = Records::new();
     let padded = |before: &str, filler: &str, after: &str| {
         let mut text = before.to_owned();
@@ -273,7 +274,7 @@ fn a_large_other_file_is_refused_in_little_memory() {
         fs::write(records.0.path().join(name), text).unwrap();
         for args in [format!("compare {name} old.json"), format!("report {name}")] {
             let mut command = pipespeed_in(&records.0, &args);
-            conditions::limit(&mut command, Resource::As, 256 << 20);
+            conditions::limit(&mut command, Resource::As, LIMIT);
             let outcome = run_alone(command).refused(2, &[name, expected]);
             assert!(outcome.err.len() < 1000, "{}", outcome.err.len());
         }
