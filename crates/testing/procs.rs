@@ -140,6 +140,7 @@ pub fn eventually<T>(mut find: impl FnMut() -> Option<T>) -> Option<T> {
         if Instant::now() > deadline {
             return None;
         }
-        thread::sleep(Duration::from_millis(1));
+        // Most look through /proc, which takes as long.
+        thread::sleep(Duration::from_millis(5));
     }
 }

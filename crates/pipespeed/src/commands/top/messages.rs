@@ -34,7 +34,7 @@ const MAX_WAIT_AFTER_SIGNAL: Timespec = Timespec {
 
 /// The process that keeps a command's messages.
 #[derive(Debug)]
-pub(super) struct Messages {
+pub(super) struct TerminalMessages {
     /// A byte asks for the messages, and one that comes back says that they are printed.
     requests: UnixStream,
     unanswered: usize,
@@ -43,7 +43,7 @@ pub(super) struct Messages {
     pub(super) pid: i32,
 }
 
-impl Messages {
+impl TerminalMessages {
     /// Starts it. `None` if there is no terminal for messages, or no process can be started: then they disturb the
     /// screen. This process must have only one thread.
     pub(super) fn start() -> Option<Self> {
@@ -66,7 +66,7 @@ impl Messages {
         .ok()?;
         let mut pid = [0; size_of::<i32>()];
         requests.read_exact(&mut pid).ok()?;
-        Some(Messages {
+        Some(TerminalMessages {
             requests,
             unanswered: 0,
             pipe: Some(pipe),

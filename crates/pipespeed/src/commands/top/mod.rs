@@ -14,7 +14,7 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::process::{Pid, getpid};
 use serde::Serialize;
 
-use self::messages::Messages;
+use self::messages::TerminalMessages;
 use self::screen::{Key, Screen};
 use crate::cli::TopArgs;
 use crate::commands::child::{Started, exit_as, is_over, reap, start, wait};
@@ -148,14 +148,14 @@ fn check_redirected(words: &[OsString]) -> anyhow::Result<()> {
 struct WatchedCommand {
     started: Started,
     /// What it prints on the terminal.
-    messages: Option<Messages>,
+    messages: Option<TerminalMessages>,
 }
 
 impl WatchedCommand {
     /// Starts it; if the terminal shows a screen, without input and output there.
     fn start(words: &[OsString], has_screen: bool) -> anyhow::Result<Self> {
         // Before this process adopts orphans, so that its process is none of the command's.
-        let mut messages = has_screen.then(Messages::start).flatten();
+        let mut messages = has_screen.then(TerminalMessages::start).flatten();
         let started = start(words, |command| {
             if has_screen && io::stdin().is_terminal() {
                 command.stdin(Stdio::null());
