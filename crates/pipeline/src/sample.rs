@@ -114,6 +114,10 @@ pub struct Observed {
     /// there, or for room.
     #[serde(skip)]
     pub tried: BTreeSet<(LinkId, LinkSide)>,
+    /// For how long it ran at least and at most, as shares of the time, if that is not known well: of several threads,
+    /// how much they ran at once is estimated.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub runs_between: Option<[f64; 2]>,
     /// Whether it has a descriptor by which it learns of the files or processes of others; only if it stands still.
     #[serde(skip)]
     pub watches_others: bool,

@@ -151,7 +151,9 @@ fn does(bottleneck: &Bottleneck, activity: MainActivity, shares: &Shares) -> Str
         None => {
             let children = bottleneck.also_awaited.as_ref();
             let waits = long_waits(&bottleneck.outside, children, MIN_MENTIONED);
-            state(activity, shares, waits, private_waits(bottleneck), true)
+            let on_pipes = private_waits(bottleneck);
+            let is_estimated = bottleneck.is_estimated;
+            state(activity, shares, waits, on_pipes, true, is_estimated)
         }
     }
 }
@@ -183,7 +185,7 @@ pub(super) fn name_children(children: &Children) -> String {
         let shares = &children.shares;
         let waits = long_waits(&children.outside, None, MIN_MENTIONED);
         let on_pipes = shares.blocked + shares.starved;
-        state(activity, shares, waits, on_pipes, is_one)
+        state(activity, shares, waits, on_pipes, is_one, false)
     };
     let processors = if children.processors >= 1.0 + MIN_MENTIONED {
         format!(" ({} processors)", significant(children.processors))
@@ -240,18 +242,22 @@ fn rough_state(children: &Children, is_one: bool) -> String {
 }
 
 /// `runs 55 % of the time and waits for a processor 40 %`. `outside` is what it waits for outside of pipes,
-/// `on_pipes` how long it waits on pipes of its own.
+/// `on_pipes` how long it waits on pipes of its own. What its threads do at once may be estimated.
 fn state(
     activity: MainActivity,
     shares: &Shares,
     outside: Vec<(String, f64)>,
     on_pipes: f64,
     is_one: bool,
+    is_estimated: bool,
 ) -> String {
     let s = if is_one { "s" } else { "" };
+    let about = if is_estimated { "about " } else { "" };
     let waits = |what: &str, share: f64| format!("wait{s} for {what} {}", percent(share));
-    let runs = (shares.runs, format!("run{s} {}", percent(shares.runs)));
-    let queued = (shares.queued, waits("a processor", shares.queued));
+    let runs = format!("run{s} {about}{}", percent(shares.runs));
+    let runs = (shares.runs, runs);
+    let queued = format!("wait{s} for a processor {about}{}", percent(shares.queued));
+    let queued = (shares.queued, queued);
     let disk = (shares.disk, waits("a disk", shares.disk));
     let pipe = (on_pipes, waits("a pipe of its own", on_pipes));
     let (first, others) = match activity {

@@ -3,6 +3,7 @@
 mod alone;
 mod beside;
 mod busiest;
+mod candidate;
 mod delay;
 mod fill;
 pub(super) mod idle;
@@ -18,6 +19,7 @@ use serde::Serialize;
 use self::alone::{are_side_by_side, asked_alone, each_alone, serves_busy_children};
 use self::beside::{competing, is_bystander, only_inherited_errors};
 use self::busiest::{busiest, ended_before, may_poll_in_vain, never_waits, outruns, tries_in_vain};
+use self::candidate::Candidate;
 pub use self::delay::Delay;
 pub(super) use self::delay::per_s;
 use self::delay::{cause_of_delay, is_at_quota};
@@ -33,7 +35,7 @@ use super::{Finding, Observed, Who};
 use crate::graph::{Adjacency, Edge, LinkSide, Process, reach};
 use crate::observe::Observation;
 use crate::proc::LinkId;
-use crate::sample::{Children, OnLink, Shares};
+use crate::sample::{Children, Shares};
 use crate::wait::{Outside, ThreadState};
 
 /// With less evidence no stage is named.
@@ -100,6 +102,9 @@ pub struct Bottleneck {
     /// Whether it has several threads: for how long one of them ran is estimated.
     #[serde(skip)]
     pub has_threads: bool,
+    /// Whether that may be far off.
+    #[serde(skip)]
+    pub is_estimated: bool,
     /// What kept it, or these children, from running, if they often waited for a processor.
     pub delay: Option<Delay>,
     /// Whether it was stopped at the end.
@@ -239,137 +244,24 @@ fn is_unused(observation: &Observation, pipe: LinkId) -> bool {
         && readers.all(|reader| reads_nothing(&reader))
 }
 
-/// A stage that may be the bottleneck, and the pipes before and after it, near or far.
-struct Candidate<'a> {
-    stage: &'a Observed,
-    before: BTreeSet<i32>,
-    after: BTreeSet<i32>,
-    inputs: BTreeSet<LinkId>,
-    outputs: BTreeSet<LinkId>,
-    /// The share of the time in which it waited on pipes of the pipeline, itself or its children.
-    waits: f64,
-    /// The share in which it waited on other pipes, as to a child of its own.
-    private_waits: f64,
-    /// The part of that in which it waited on sockets.
-    socket_waits: f64,
+/// Whether a stage is busy without getting on, or was.
+fn is_busy_in_vain(
+    observation: &Observation,
+    candidate: &Candidate<'_>,
+    stages: &[&Observed],
+) -> bool {
+    polls_busy_children(candidate.stage)
+        || tries_in_vain(observation, candidate, stages)
+        || may_poll_in_vain(observation, candidate)
+        || ended_before(candidate.stage, stages)
 }
 
-impl<'a> Candidate<'a> {
-    fn new(
-        observation: &Observation,
-        stage: &'a Observed,
-        flow: &Adjacency,
-        levels: &BTreeMap<LinkId, FillLevel>,
-    ) -> Self {
-        let pid = stage.process.id.pid;
-        let (before, inputs) = reach(pid, &flow.before);
-        let (after, outputs) = reach(pid, &flow.after);
-        let all = stage.shares.blocked + stage.shares.starved;
-        let (own, others): (Vec<&OnLink>, Vec<&OnLink>) = stage
-            .on
-            .iter()
-            .partition(|on| inputs.contains(&on.pipe) || outputs.contains(&on.pipe));
-        let sum = |waits: &[&OnLink]| waits.iter().map(|on| on.share).sum::<f64>();
-        // One of its threads may move the data while another one runs for something else. One of a runtime
-        // that polls waits for ends that nobody needs at the time.
-        let of_thread = |on: &&OnLink| {
-            let fill = observation.link(on.pipe)?.pressure()?;
-            let agrees = match on.side {
-                LinkSide::Input => fill <= MAX_EMPTY,
-                LinkSide::Room => fill >= 1.0 - MAX_EMPTY,
-            };
-            agrees.then_some(on.thread_share)
-        };
-        let has_others = stage.threads.len() > 1;
-        let of_a_thread = own.iter().filter(|_| has_others).filter_map(of_thread);
-        let of_a_thread = of_a_thread.fold(0.0, f64::max);
-        // A poll waits on several pipes at once.
-        let private_waits = sum(&others).min((all - sum(&own)).max(0.0));
-        let through_children: f64 = stage.children_on().map(|on| on.share).sum();
-        let is_socket = |on: &&&OnLink| on.pipe.is_direction();
-        let sockets: Vec<&OnLink> = others.iter().filter(is_socket).copied().collect();
-        // Who asks again and again for what is not there waits for it.
-        let in_vain = stage.tried.iter().filter_map(|(pipe, side)| {
-            let level = levels
-                .get(pipe)
-                .filter(|_| inputs.contains(pipe) || outputs.contains(pipe))?;
-            Some(match side {
-                LinkSide::Input => level.empty,
-                LinkSide::Room => level.full,
-            })
-        });
-        let tries = in_vain.fold(0.0, f64::max) * (stage.shares.runs + stage.shares.queued);
-        Candidate {
-            socket_waits: sum(&sockets).min(private_waits),
-            waits: (all - private_waits + through_children + tries)
-                .max(of_a_thread)
-                .min(1.0),
-            private_waits,
-            stage,
-            before,
-            after,
-            inputs,
-            outputs,
-        }
-    }
-
-    /// The share of the time in which it, or its children, waited on this side of its pipes.
-    fn waits_on(&self, side: LinkSide) -> f64 {
-        let on = self.stage.on.iter().chain(self.stage.children_on());
-        on.filter(|on| on.side == side).map(|on| on.share).sum()
-    }
-
-    /// Its shares. A socket whose other side is not part of the pipeline is outside of it.
-    fn shares(&self) -> Shares {
-        let shares = self.stage.shares;
-        let starved = self.socket_waits.min(shares.starved);
-        Shares {
-            starved: shares.starved - starved,
-            blocked: (shares.blocked - (self.socket_waits - starved)).max(0.0),
-            elsewhere: shares.elsewhere + self.socket_waits,
-            ..shares
-        }
-    }
-
-    /// The shares of its waits outside of the pipeline.
-    fn outside(&self) -> BTreeMap<Outside, f64> {
-        let mut outside = self.stage.outside.clone();
-        if self.socket_waits > 0.0 {
-            *outside.entry(Outside::Socket).or_default() += self.socket_waits;
-        }
-        outside
-    }
-
-    /// What its children did, if it mainly waits for them.
-    fn awaited_children(&self) -> Option<&'a Children> {
-        let stage = self.stage;
-        let for_children = stage.waits_or_polls_for_children() + self.private_waits;
-        let own = [stage.shares.runs, stage.shares.queued, stage.shares.disk];
-        // GNU parallel sleeps between two looks at its jobs.
-        let by_turns = stage.polls_for_children() >= MIN_TURNS;
-        let is_mainly = (stage.mainly() == Some(Outside::Child) || by_turns)
-            && own.into_iter().all(|share| for_children >= share);
-        let children = stage.children.as_ref();
-        children.filter(|_| is_mainly || for_children >= MIN_THROUGH_CHILDREN)
-    }
-
-    /// What its children did, if it waits for them for a smaller part of the time.
-    fn also_awaited(&self) -> Option<&'a Children> {
-        let children = self.stage.children.as_ref();
-        let is_mainly = self.awaited_children().is_some();
-        children.filter(|_| !is_mainly && self.stage.waits_for_children() >= MIN_TURNS)
-    }
-
-    /// The mean of the share of time in which the stage does not wait for pipes, of how full
-    /// each pipe before it was, and of how empty each one after it.
-    fn evidence(&self, levels: &BTreeMap<LinkId, FillLevel>) -> f64 {
-        let level = |pipe| levels.get(pipe).copied().unwrap_or_default();
-        let own = 1.0 - self.waits;
-        let inputs = self.inputs.iter().map(|pipe| level(pipe).full);
-        let outputs = self.outputs.iter().map(|pipe| level(pipe).empty);
-        let count = 1 + self.inputs.len() + self.outputs.len();
-        (own + inputs.chain(outputs).sum::<f64>()) / count as f64
-    }
+/// Whether a stage may wait for others for most of the time, as far as its threads' times tell, and these don't wait
+/// for it: threads that start and end their work together.
+fn may_take_turns(candidate: &Candidate<'_>, levels: &BTreeMap<LinkId, FillLevel>) -> bool {
+    candidate.stage.runs_between.is_some()
+        && candidate.least_own() < MIN_OWN
+        && candidate.weakest_evidence(levels) < MIN_LIKELY
 }
 
 /// The stage for which there is most evidence: it works or waits for something outside, the
@@ -394,10 +286,7 @@ fn bottleneck(observation: &Observation, stages: &[&Observed], edges: &[Edge]) -
     let named = at_quota(&candidates).or(clearest).or_else(busiest);
     let best = named.or_else(|| pausing(&candidates));
     let best = best.filter(|best| {
-        !polls_busy_children(best.stage)
-            && !tries_in_vain(observation, best, stages)
-            && !may_poll_in_vain(observation, best)
-            && !ended_before(best.stage, stages)
+        !may_take_turns(best, &by_waits) && !is_busy_in_vain(observation, best, stages)
     });
     let Some(best) = best else {
         return unnamed(observation, stages, &candidates);
@@ -430,7 +319,7 @@ fn bottleneck(observation: &Observation, stages: &[&Observed], edges: &[Edge]) -
     };
     let competing = competing(&bystanders, best);
     let is_clear = clearest.is_some_and(|clearest| std::ptr::eq(clearest, best))
-        && best.evidence(&by_waits) >= MIN_CLEAR
+        && best.least_evidence(&by_waits) >= MIN_CLEAR
         && competing.is_empty();
     let children = best.awaited_children();
     Some(Finding::Bottleneck(Box::new(Bottleneck {
@@ -446,6 +335,7 @@ fn bottleneck(observation: &Observation, stages: &[&Observed], edges: &[Edge]) -
         also_awaited: best.also_awaited().cloned(),
         threads_queued: per_s(stage, stage.delayed_s),
         has_threads: stage.threads.len() > 1 || per_s(stage, stage.ran_s) > 1.0,
+        is_estimated: stage.runs_between.is_some(),
         delay: cause_of_delay(observation, stages, stage, children),
         is_stopped: stage.threads.contains(&ThreadState::Stopped),
         room: room(observation, best),

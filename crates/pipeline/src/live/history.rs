@@ -137,6 +137,7 @@ pub(super) mod tests {
             counted: TICK,
             io_counted: TICK,
             ran: TICK.mul_f64(f64::from(working) / 100.0),
+            longest_ran: TICK.mul_f64(f64::from(working) / 100.0),
             io: Some(Io {
                 written_bytes: 1000,
                 ..Io::default()

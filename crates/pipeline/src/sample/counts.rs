@@ -16,6 +16,8 @@ const MIN_TOGETHER_FOR_A_TIME: f64 = 1.5;
 /// Of a process that never slept in a sample, this share of the time counts as what it did for the
 /// rest.
 const MAX_UNEXPLAINED: f64 = 0.1;
+/// Where the times of its threads leave more than this open, the share for which a process ran is an estimate.
+const MAX_KNOWN: f64 = 0.15;
 
 /// What a process did at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -276,9 +278,12 @@ impl StateCounts {
             let factor = all / (runs + queued);
             (runs, queued) = (runs * factor, queued * factor);
         }
+        let few = awake.longest_ran.max(awake.least_ran).min(runs);
+        let many = awake.ran.min(1.0).max(runs);
         Division {
             runs,
             queued,
+            runs_between: (many - few > MAX_KNOWN).then_some([few, many]),
             scale: scale / f64::from(samples.max(1)),
         }
     }
@@ -300,6 +305,8 @@ pub(crate) struct Awake {
     /// The time for which the thread was awake that was so for longest: at least this share of the
     /// time one was.
     pub(crate) longest: f64,
+    /// The same without the time in which it was only ready to.
+    pub(crate) longest_ran: f64,
     /// The time for which one ran at least: no more run at once than there are processors.
     pub(crate) least_ran: f64,
     /// The time for which one ran, if their times have nothing to do with each other. Of a process with
@@ -325,6 +332,8 @@ pub(crate) fn least_ran(ran: f64, processors: usize) -> f64 {
 pub(crate) struct Division {
     runs: f64,
     queued: f64,
+    /// For how long it ran at least and at most, if that is not known well.
+    pub(crate) runs_between: Option<[f64; 2]>,
     /// The share of the time for which each sample counts in which it slept.
     scale: f64,
 }
@@ -602,8 +611,8 @@ mod tests {
             longest: 1.0,
             least_ran: 0.3,
             any_ran: 0.51,
-            ended: 0.0,
             stopped: Some(1.4),
+            ..Awake::default()
         };
         let shares = counts.divide(counts.samples, awake).shares(&counts);
         assert!((shares.runs - 0.3).abs() < 0.05, "{shares:?}");
@@ -633,8 +642,8 @@ mod tests {
                 longest: 1.0,
                 least_ran: 0.4,
                 any_ran: 0.59,
-                ended: 0.0,
                 stopped: Some(stopped),
+                ..Awake::default()
             };
             let shares = counts.divide(counts.samples, awake).shares(&counts);
             assert!(expected.contains(&shares.runs), "{shares:?}");

@@ -25,6 +25,8 @@ pub(crate) struct Slice {
     pub(crate) queued: Duration,
     /// Running and queued time of the thread that had most of it.
     pub(crate) longest: Duration,
+    /// Running time of the thread that ran for longest.
+    pub(crate) longest_ran: Duration,
     /// Running time of the threads that have ended.
     pub(crate) ended: Duration,
     /// The time for which a thread ran, if their times have nothing to do with each other.
@@ -54,6 +56,7 @@ impl Slice {
         self.in_kernel += other.in_kernel;
         self.queued += other.queued;
         self.longest += other.longest;
+        self.longest_ran += other.longest_ran;
         self.any_ran += other.any_ran;
         self.ended += other.ended;
         self.has_reaped |= other.has_reaped;
@@ -97,6 +100,7 @@ impl Slice {
             ran: share(self.ran),
             queued: share(self.queued),
             longest: share(self.longest).min(1.0),
+            longest_ran: share(self.longest_ran).min(1.0),
             least_ran: least_ran(share(self.ran), self.limits.processors),
             any_ran: share(self.any_ran),
             ended: share(self.ended),
@@ -119,6 +123,7 @@ impl Slice {
             has_ended: false,
             samples: counts.samples,
             shares: division.shares(counts),
+            runs_between: division.runs_between,
             outside: division.outside(counts),
             on: division.on(counts),
             children: self

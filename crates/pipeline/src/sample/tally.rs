@@ -316,6 +316,7 @@ impl Tally {
             (ended, ended_queued),
             at_once.round() as usize,
         ));
+        let longest_ran = threads.iter().map(|(ran, _)| *ran).max();
         let longest = threads.iter().map(|(ran, queued)| *ran + *queued).max();
         let io = self.own_io();
         Slice {
@@ -326,6 +327,7 @@ impl Tally {
             in_kernel: last.in_kernel.saturating_sub(first.in_kernel),
             queued: threads.iter().map(|(_, queued)| *queued).sum(),
             longest: longest.unwrap_or_default(),
+            longest_ran: longest_ran.unwrap_or_default(),
             ended: all_ended,
             any_ran: any_ran(threads.iter().map(|(ran, _)| *ran), counted),
             has_reaped: last.children_faults != first.children_faults,

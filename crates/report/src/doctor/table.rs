@@ -5,8 +5,8 @@ use pipespeed_base::size;
 use pipespeed_pipeline::observe::{Observation, ObservedLink};
 use pipespeed_pipeline::sample::{Observed, Shares};
 
-use crate::format::significant;
-use crate::style::{BOLD, Style};
+use crate::format::{list, significant};
+use crate::style::{BOLD, DIM, Style};
 use crate::table::{Cell, Column, Table};
 
 /// A column for the share of time in a state.
@@ -15,6 +15,8 @@ struct StateColumn {
     share: fn(&Shares) -> f64,
     /// Shown only if a stage was in this state.
     is_optional: bool,
+    /// Whether it depends on how much threads do at once.
+    is_of_threads: bool,
 }
 
 const STATES: [StateColumn; 6] = [
@@ -22,31 +24,37 @@ const STATES: [StateColumn; 6] = [
         header: "runs",
         share: |shares| shares.runs,
         is_optional: false,
+        is_of_threads: true,
     },
     StateColumn {
         header: "queued",
         share: |shares| shares.queued,
         is_optional: true,
+        is_of_threads: true,
     },
     StateColumn {
         header: "disk",
         share: |shares| shares.disk,
         is_optional: true,
+        is_of_threads: false,
     },
     StateColumn {
         header: "blocked",
         share: |shares| shares.blocked,
         is_optional: false,
+        is_of_threads: false,
     },
     StateColumn {
         header: "starved",
         share: |shares| shares.starved,
         is_optional: false,
+        is_of_threads: false,
     },
     StateColumn {
         header: "elsewhere",
         share: |shares| shares.elsewhere + shares.stopped,
         is_optional: false,
+        is_of_threads: false,
     },
 ];
 
@@ -54,6 +62,8 @@ const STATES: [StateColumn; 6] = [
 const WAITS: usize = 3;
 /// A process of whose time less is known waits in a way that no sample has seen.
 const MAX_UNKNOWN: f64 = 0.9;
+/// The range is shown of this number of stages.
+const MAX_ESTIMATES: usize = 3;
 /// A smaller share is shown as none.
 const MIN_SHOWN: f64 = 0.005;
 
@@ -77,7 +87,35 @@ pub(super) fn table(observation: &Observation, stages: &[&Observed], style: Styl
         let outputs: Vec<&ObservedLink> = outputs.filter_map(|id| observation.link(id)).collect();
         table.row(row(observed, &states, &outputs));
     }
-    table.render(style)
+    let estimates = estimates(stages).map(|text| style.note(&text, DIM));
+    std::iter::once(table.render(style))
+        .chain(estimates)
+        .join("\n")
+}
+
+/// What the mark at estimated shares means, if a stage has one.
+fn estimates(stages: &[&Observed]) -> Option<String> {
+    let between = |stage: &&Observed| {
+        let [least, most] = stage.runs_between?;
+        let name = &stage.process.name;
+        Some(format!(
+            "{name} runs {:.0} to {}",
+            least * 100.0,
+            percent(most)
+        ))
+    };
+    let all: Vec<String> = stages.iter().filter_map(between).unique().collect();
+    let more = if all.len() > MAX_ESTIMATES {
+        " ..."
+    } else {
+        ""
+    };
+    let all: Vec<String> = all.into_iter().take(MAX_ESTIMATES).collect();
+    let text = || {
+        let known = list(all.iter().cloned());
+        format!("~ estimated, as for how long threads run at once is not known: {known}{more}")
+    };
+    (!all.is_empty()).then(text)
 }
 
 fn row(observed: &Observed, states: &[&StateColumn], outputs: &[&ObservedLink]) -> Vec<Cell> {
@@ -94,11 +132,16 @@ fn row(observed: &Observed, states: &[&StateColumn], outputs: &[&ObservedLink]) 
     // What was too short for the samples is not known to be none.
     let is_waiting = |at: usize| at >= states.len().saturating_sub(WAITS);
     let is_known = observed.shares.sum() > MAX_UNKNOWN;
+    let is_estimated = |at: usize| states[at].is_of_threads && observed.runs_between.is_some();
+    let text = |at: usize, share: f64| {
+        let about = if is_estimated(at) { "~" } else { "" };
+        format!("{about}{}", percent(share))
+    };
     cells.extend(shares.iter().enumerate().map(|(at, share)| match *share {
         share if share < MIN_SHOWN && is_waiting(at) && !is_known => "?".into(),
         share if share < MIN_SHOWN => "-".into(),
-        share if share == most => Cell::painted(percent(share), BOLD),
-        share => percent(share).into(),
+        share if share == most => Cell::painted(text(at, share), BOLD),
+        share => text(at, share).into(),
     }));
     cells.push(
         outputs

@@ -329,6 +329,23 @@ fn a_connection_is_no_pipe_that_could_be_larger() {
 }
 
 #[test]
+fn estimated_shares_are_marked_with_their_range() {
+    let mut pigz = busy(process(1, "pigz", vec![writes(1, 7)]), 0.84, 0.0, 0.0);
+    pigz.runs_between = Some([0.6, 1.0]);
+    let wc = busy(process(2, "wc", vec![reads(0, 7)]), 0.1, 0.0, 0.9);
+    let text = screen(vec![pigz, wc], |_| {});
+    for expected in [
+        "~84 %",
+        "10 %",
+        "~ estimated, as for how long threads run at once is not known: pigz runs 60 to 100 %",
+        "runs about 84 % of the time",
+    ] {
+        assert!(text.contains(expected), "{expected}: {text}");
+    }
+    assert!(!text.contains("~10 %"), "{text}");
+}
+
+#[test]
 fn few_samples_are_said_to_be_too_few() {
     let stages = || {
         vec![

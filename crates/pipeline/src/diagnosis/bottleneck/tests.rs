@@ -18,6 +18,7 @@ use crate::graph::Process;
 use crate::proc::{Io, LinkFd};
 use crate::processors::Quota;
 use crate::processors::{Load, ProcessorUsage};
+use crate::sample::OnLink;
 use crate::wait::{BlockedOn, Outside, ThreadState};
 
 /// A chain of stages, with their shares of running, blocked and starved.
@@ -571,6 +572,30 @@ fn server_that_always_has_a_request_is_the_bottleneck() {
         0.98,
     );
     assert_eq!(only_pace(&findings).stage.pid, 3);
+}
+
+/// A pool of two threads behind a slow producer, which may run at once: the pool's true share lies between 40 and 90 %.
+#[test]
+fn estimated_shares_name_no_bottleneck_unless_others_wait_for_it() {
+    let named = |blocked: f64, is_estimated: bool| {
+        let mut stages = chain(&[
+            (0.95 - blocked, blocked, 0.0),
+            (0.8, 0.0, 0.2),
+            (0.02, 0.0, 0.98),
+        ]);
+        stages[1].runs_between = is_estimated.then_some([0.4, 0.9]);
+        let findings = found(stages).into_iter();
+        let mut named = findings.filter_map(|finding| match finding {
+            Finding::Bottleneck(bottleneck) => Some((bottleneck.stage.pid, bottleneck.certainty)),
+            _ => None,
+        });
+        named.next()
+    };
+    let (clear, likely) = (Certainty::Clear, Certainty::Likely);
+    assert_eq!(named(0.55, false), Some((2, likely)));
+    assert_eq!(named(0.55, true), None);
+    assert_eq!(named(0.95, false), Some((2, clear)));
+    assert_eq!(named(0.95, true), Some((2, likely)));
 }
 
 /// Findings on stages with these queues, whose processors were busy for these shares.

@@ -96,6 +96,7 @@ impl ChildSlice {
             ran,
             queued,
             longest: ((ran + queued) / together).min(1.0),
+            longest_ran: ran,
             // Of more than there are processors, each runs for less.
             least_ran: least_ran(ran, limits.processors).min(ran / together),
             any_ran: 0.0,
@@ -118,6 +119,7 @@ impl ChildSlice {
                 ran,
                 queued,
                 longest: (ran + queued).min(1.0),
+                longest_ran: ran,
                 least_ran: 0.0,
                 any_ran: 0.0,
                 stopped: None,

@@ -1,6 +1,7 @@
 //! Pipelines that move, or wait for something outside, are not stuck.
 
 use std::fs;
+use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
@@ -208,6 +209,8 @@ fn a_shell_that_waits_for_the_doctor_is_not_stuck() {
     let mut shell = Command::new("sh");
     shell.args(["-c", script, PIPESPEED]).stdout(Stdio::piped());
     shell.stdin(reader.unwrap()).stderr(writer.unwrap());
+    // Without what other tests run.
+    shell.process_group(0);
     let child = shell.spawn().unwrap();
     drop(shell);
     let output = child.wait_with_output().unwrap();

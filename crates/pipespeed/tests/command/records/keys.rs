@@ -17,7 +17,7 @@ const PAGE: &str = include_str!("../../../../../docs/records.md");
 const COMMON: &str = "Every record";
 
 /// Fields that these records may lack, with what is in them, and why.
-const MAY_BE_MISSING: [(&str, &str); 31] = [
+const MAY_BE_MISSING: [(&str, &str); 32] = [
     (
         "boost/cases/way",
         "a pipe is only left out if several were raised",
@@ -26,6 +26,7 @@ const MAY_BE_MISSING: [(&str, &str); 31] = [
         "boost/pipes/left",
         "which pipes are raised depends on the moment",
     ),
+    ("processes/runs_between", "few run several threads"),
     ("delay", "depends on what else uses the processors"),
     ("exit/signal", "how a stage ends depends on the moment"),
     ("finding/is_stuck", "no splice holds a pipe's lock"),
