@@ -26,7 +26,7 @@ const MAY_BE_MISSING: [(&str, &str); 32] = [
         "boost/pipes/left",
         "which pipes are raised depends on the moment",
     ),
-    ("processes/runs_between", "few run several threads"),
+    ("doctor/processes/runs_between", "few run several threads"),
     ("delay", "depends on what else uses the processors"),
     ("exit/signal", "how a stage ends depends on the moment"),
     ("finding/is_stuck", "no splice holds a pipe's lock"),
