@@ -397,6 +397,19 @@ pub fn in_pid_namespace(program: &str, args: &[&str]) -> Option<Command> {
     Some(command)
 }
 
+/// A program whose children start a PID namespace, in which it is not itself. `None`, with a skip, if that is
+/// not allowed.
+pub fn starting_pid_namespace(program: &str) -> Option<Command> {
+    let probe = unshare("-p").arg("true").output();
+    if !probe.is_ok_and(|output| output.status.success()) {
+        skip("PID namespaces are not allowed here");
+        return None;
+    }
+    let mut command = unshare("-p");
+    command.arg(program);
+    Some(command)
+}
+
 /// A program with arguments separated by blanks, as root of its own user namespace.
 /// `None`, with a skip, if that is not allowed.
 pub fn in_user_namespace(program: &str, args: &str) -> Option<Command> {

@@ -6,6 +6,7 @@ use std::fs::{self, File};
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
 
 use nix::errno::Errno;
 use nix::libc;
@@ -24,9 +25,9 @@ use crate::standard;
 ///
 /// # Errors
 /// `Unsupported` if this process has several threads: a fork has only one of them, and
-/// perhaps locks of the others. Those of `prepare` and of fork(2).
+/// perhaps locks of the others. Also if its first child would be process 1 of a PID namespace, which ends with it. Those of `prepare` and of fork(2).
 pub fn run_orphan<W: FnOnce()>(prepare: impl FnOnce() -> io::Result<W>) -> io::Result<()> {
-    if fs::read_dir("/proc/self/task")?.count() > 1 {
+    if fs::read_dir("/proc/self/task")?.count() > 1 || starts_namespace() {
         return Err(io::ErrorKind::Unsupported.into());
     }
     // SAFETY: there is one thread, so the child holds no lock of another.
@@ -44,6 +45,16 @@ pub fn run_orphan<W: FnOnce()>(prepare: impl FnOnce() -> io::Result<W>) -> io::R
             unsafe { libc::_exit(status) }
         }
     }
+}
+
+/// Whether the next child is the first process of a PID namespace (pid_namespaces(7)): of one that has no process
+/// yet, the link can't be read.
+pub fn starts_namespace() -> bool {
+    let children = Path::new("/proc/self/ns/pid_for_children");
+    children.symlink_metadata().is_ok()
+        && children
+            .read_link()
+            .is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
 }
 
 /// Gives up the name, the directory and all descriptors but these of the process that was copied. For `prepare` of

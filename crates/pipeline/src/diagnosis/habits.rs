@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde::Serialize;
 
 use super::{Finding, Observed, SmallCalls, Who};
-use crate::graph::{Adjacency, LinkSide};
+use crate::graph::{Adjacency, LinkSide, reach};
 use crate::observe::{NewPipe, Observation, ObservedLink, default_capacity};
 use crate::proc::LinkId;
 use crate::wait::{BlockedOn, ThreadState};
@@ -74,6 +74,11 @@ pub(super) fn small_calls(observation: &Observation) -> Vec<SmallCalls> {
     for observed in observation.living().filter(|process| process.is_asked) {
         let own = observed.process.id.pid;
         let before: Vec<(i32, LinkId)> = adjacency.before.get(&own).cloned().unwrap_or_default();
+        // What waits for answers can't ask several questions at once, nor keep one back.
+        let (after, _) = reach(own, &adjacency.after);
+        if before.iter().any(|(from, _)| after.contains(from)) {
+            continue;
+        }
         let takes = small(observation, &adjacency, observed, LinkSide::Input)
             .filter(|calls| could_take_more(observation, &before, calls));
         let gives = small(observation, &adjacency, observed, LinkSide::Room).filter(|_| {
@@ -358,8 +363,14 @@ mod tests {
             let mut writer = busy(process(1, "a", vec![writes(1, 7)]), 0.5, 0.0, 0.0);
             let mut reader = busy(process(2, "b", vec![reads(0, 7)]), 0.1, 0.0, starved);
             (writer.io, reader.io) = (io(written), io(calls));
-            let found = small_calls(&observation(vec![writer, reader])).into_iter();
-            let wakes = found.map(|calls| calls.wakes.map(|who| who.pid));
+            let found = small_calls(&observation(vec![writer.clone(), reader.clone()]));
+            // One that answers, as bc in a coprocess, gets each question by itself.
+            writer.process = process(1, "a", vec![writes(1, 7), reads(3, 8)]);
+            reader.process = process(2, "b", vec![reads(0, 7), writes(1, 8)]);
+            assert_eq!(small_calls(&observation(vec![writer, reader])), []);
+            let wakes = found
+                .into_iter()
+                .map(|calls| calls.wakes.map(|who| who.pid));
             wakes.collect::<Vec<Option<i32>>>()
         };
         assert_eq!(found(12_000, 12_000, 0.9), [Some(2)]);

@@ -10,7 +10,6 @@ use std::ffi::OsString;
 use std::io::{self, BufRead, BufReader, PipeReader, PipeWriter};
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
@@ -23,6 +22,7 @@ use crate::commands::child::{Started, command_error, exit_as, is_over, spawn};
 use crate::commands::{pipe_probe, require_process, require_processes};
 use pipespeed_base::failure::{AlreadyReported, full_message, say, start_error, with_remedy};
 use pipespeed_base::interrupt::{Interrupt, PassedOn};
+use pipespeed_base::orphan::starts_namespace;
 use pipespeed_base::output::print;
 use pipespeed_base::process::{SHELL, is_any_ready};
 use pipespeed_base::standard;
@@ -115,16 +115,6 @@ fn become_command(args: &BoostArgs) -> anyhow::Result<()> {
 /// Whether processes without a parent become children of this process.
 fn adopts_orphans() -> bool {
     getpid() == Pid::INIT || child_subreaper().is_ok_and(|adopts| adopts.is_some())
-}
-
-/// Whether the next child is the first process of a PID namespace (pid_namespaces(7)): of one that has no process
-/// yet, the link can't be read.
-fn starts_namespace() -> bool {
-    let children = Path::new("/proc/self/ns/pid_for_children");
-    children.symlink_metadata().is_ok()
-        && children
-            .read_link()
-            .is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
 }
 
 fn start_sidecar(subject: RaiseScope, account: Option<&str>) -> anyhow::Result<()> {

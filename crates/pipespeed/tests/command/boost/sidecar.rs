@@ -1,7 +1,6 @@
 //! The process that raises the pipes.
 
 use std::io::Write;
-use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
@@ -9,9 +8,9 @@ use pipespeed_stats::Rng;
 use rustix::process::{Resource, Rlimit, Signal, kill_process, prlimit, test_kill_process};
 
 use super::{boost, raised_inputs, sidecar};
-use crate::common::conditions::{ForAll, failing_call, limit};
+use crate::common::conditions::{ForAll, failing_call, limit, starting_pid_namespace};
 use crate::common::procs::{Mark, Stat, eventually};
-use crate::common::{PIPESPEED, run_alone, says, skip, start_marked};
+use crate::common::{PIPESPEED, run_alone, says, start_marked};
 
 /// Moves much data, and prints how much.
 const BUSY: &str = "head -c 300M /dev/zero | tr '\\0' a | wc -c";
@@ -141,18 +140,9 @@ fn it_has_its_own_session_and_no_descriptor_of_command() {
 /// A PID namespace ends with its first process.
 #[test]
 fn it_is_not_started_as_the_first_process_of_a_namespace() {
-    let unshare = |program: &str| {
-        let mut command = Command::new("unshare");
-        command.args(["--pid", program]);
-        command
+    let Some(mut command) = starting_pid_namespace(PIPESPEED) else {
+        return;
     };
-    if !unshare("true")
-        .output()
-        .is_ok_and(|output| output.status.success())
-    {
-        return skip("no unshare(1), or no PID namespaces");
-    }
-    let mut command = unshare(PIPESPEED);
     command.args(["boost", "--", "sh -c 'exit 7'; exit $?"]);
     let outcome = run_alone(command);
     outcome.failed(7, &["pipes are not raised: the sidecar would be process 1"]);

@@ -5,7 +5,7 @@ use std::process::Command;
 use nix::sys::signal::Signal::SIGHUP;
 use rustix::process::{Pid, Signal};
 
-use crate::common::conditions::{ignored, in_mount_namespace};
+use crate::common::conditions::{ignored, in_mount_namespace, starting_pid_namespace};
 use crate::common::procs::Mark;
 use crate::common::terminal::Terminal;
 use crate::common::{PIPESPEED, pipespeed, run_alone};
@@ -175,6 +175,19 @@ fn a_command_needs_no_temporary_directory() {
     let text = terminal.text();
     let (_, after) = text.rsplit_once("\x1b[?1049l").unwrap();
     assert_contains(after, &["over"]);
+}
+
+/// A PID namespace ends with its first process, which is the command here.
+#[test]
+fn in_a_namespace_that_has_no_process_yet_the_messages_disturb_the_screen() {
+    let Some(mut command) = starting_pid_namespace(PIPESPEED) else {
+        return;
+    };
+    let mut terminal = Terminal::new(80);
+    command.args(["top", "--", "echo over >&2; sleep 0.1; exit 3"]);
+    command.stdin(terminal.input()).stdout(terminal.input());
+    assert_eq!(terminal.start(command).finish().code(), Some(3));
+    assert_contains(terminal.text(), &["over"]);
 }
 
 #[test]
