@@ -150,3 +150,35 @@ fn a_name_with_parentheses_and_escapes_confuses_nothing() {
     let long = proc.command_line(7).unwrap();
     assert!(long.len() == MAX_COMMAND_LINE + 3 && long.ends_with("x..."));
 }
+
+#[test]
+fn who_has_a_descriptor_of_inotify_watches_others() {
+    let directory = tempfile::tempdir().unwrap();
+    for (pid, link) in [(7, "anon_inode:inotify"), (8, "anon_inode:[eventfd]")] {
+        let at = directory.path().join(format!("proc/{pid}"));
+        for name in ["fd", "fdinfo"] {
+            fs::create_dir_all(at.join(name)).unwrap();
+        }
+        fs::write(at.join("fdinfo/3"), "pos:\t0\n").unwrap();
+        std::os::unix::fs::symlink(link, at.join("fd/3")).unwrap();
+    }
+    let proc = Proc::below(Root(directory.path().to_owned()));
+    let watches = |pid| proc.watches_others(pid, &BTreeSet::from([7, 8]));
+    assert_eq!([7, 8].map(watches), [true, false]);
+}
+
+#[test]
+fn a_tracer_and_a_process_whose_first_thread_has_ended_are_known_by_their_status() {
+    let directory = tempfile::tempdir().unwrap();
+    for (pid, state, tracer, threads) in [(7, 'S', 8, 1), (8, 'Z', 0, 2), (9, 'Z', 0, 1)] {
+        let at = directory.path().join(format!("proc/{pid}"));
+        fs::create_dir_all(&at).unwrap();
+        let text =
+            format!("State:\t{state}\nPPid:\t1\nTracerPid:\t{tracer}\nThreads:\t{threads}\n");
+        fs::write(at.join("status"), text).unwrap();
+    }
+    let proc = Proc::below(Root(directory.path().to_owned()));
+    let of_each = |is: fn(&Proc, i32) -> bool| [7, 8, 9].map(|pid| is(&proc, pid));
+    assert_eq!(of_each(Proc::is_tracer), [false, true, false]);
+    assert_eq!(of_each(Proc::runs), [true, true, false]);
+}

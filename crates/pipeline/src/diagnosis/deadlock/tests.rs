@@ -3,6 +3,7 @@ use crate::fixtures::{
     busy, child_of, frozen, observation, on_child, on_input, on_outside, on_room, process, reads,
     writes,
 };
+use crate::proc::LinkFd;
 use crate::wait::Outside;
 
 fn kinds(processes: Vec<Observed>) -> Vec<DeadlockKind> {
@@ -291,4 +292,34 @@ fn a_thread_that_waits_for_another_one_changes_nothing() {
         ThreadState::Waiting(BlockedOn::Thread),
     );
     assert_eq!(kinds(vec![alone]), []);
+}
+
+/// A coprocess that reads a FIFO, whose write end the shell keeps for others.
+#[test]
+fn anybody_may_end_a_wait_at_a_fifo() {
+    let doubts = |is_fifo: bool| {
+        let mut both = pair(on_input(2), on_input(1));
+        let fifo = |pipe: &mut LinkId| {
+            if is_fifo && *pipe == LinkId::pipe(1) {
+                *pipe = LinkId::Fifo {
+                    device: 1,
+                    inode: 1,
+                };
+            }
+        };
+        for process in &mut both {
+            let mut ends: Vec<LinkFd> = process.process.ends.iter().cloned().collect();
+            ends.iter_mut().for_each(|end| fifo(&mut end.pipe));
+            process.process.ends = ends.into();
+            process.on.iter_mut().for_each(|on| fifo(&mut on.pipe));
+            for state in &mut process.threads {
+                if let ThreadState::Waiting(BlockedOn::Pipes { any_of, .. }) = state {
+                    any_of.iter_mut().for_each(|on| fifo(&mut on.pipe));
+                }
+            }
+        }
+        deadlocks(&observation(both)).remove(0).doubts
+    };
+    assert_eq!(doubts(false), []);
+    assert_eq!(doubts(true), [PossibleEnd::Anybody]);
 }

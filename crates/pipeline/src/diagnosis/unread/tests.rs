@@ -403,3 +403,32 @@ fn a_reader_in_an_event_loop_takes_nothing_and_a_sleeper_may() {
         assert_eq!(unread.readers[0].fd, Some(5));
     }
 }
+
+/// What ends such a wait comes from outside: a signal of a process or of a file, a futex in shared memory, a timeout.
+#[test]
+fn whoever_may_be_woken_from_outside_is_not_said_to_do_nothing() {
+    let are_idle = |writer: Observed, reader: Observed| {
+        let [unread] = &found(vec![writer, reader])[..] else {
+            panic!();
+        };
+        unread.are_readers_idle
+    };
+    let idle = || {
+        let mut reader = reader(on_outside(Outside::EventOrTimer));
+        reader.io = Some(Io::default());
+        reader
+    };
+    assert!(are_idle(blocked(), idle()));
+    let mut watches = idle();
+    watches.watches_others = true;
+    assert!(!are_idle(blocked(), watches));
+    let mut on_futex = idle();
+    on_futex.threads = vec![on_outside(Outside::Lock)];
+    assert!(!are_idle(blocked(), on_futex));
+    let mut with_timeout = blocked();
+    let ThreadState::Waiting(BlockedOn::Pipes { or, .. }) = &mut with_timeout.threads[0] else {
+        panic!();
+    };
+    *or = Some(Outside::Timer);
+    assert!(!are_idle(with_timeout, idle()));
+}
