@@ -16,6 +16,11 @@ use crate::sample::{Children, Observed};
 /// Others hold a stage up if they take this share of what its processors did. What the kernel does for
 /// the pipeline's terminals and sockets looks like others, too.
 const MIN_OTHERS: f64 = 0.3;
+/// They hold up threads, too, if they explain this part of what all stages wait for processors, added up: the wait
+/// for one is as long as somebody else uses it.
+const MIN_EXPLAINED: f64 = 0.5;
+/// Fewer processors than this, for each that the stage may use, may be those of the kernel.
+const MIN_FOREIGN: f64 = 0.1;
 /// A stage that runs for a smaller share of the time has little that the hypervisor could take.
 const MIN_STOLEN: f64 = 0.5;
 /// The stages share too few processors if these are busy for this share of the time.
@@ -396,6 +401,20 @@ fn may_run_on(process: &Observed, place: Option<&CpuList>) -> bool {
     })
 }
 
+/// How many of so many processors others must use to be why threads of a stage wait.
+fn least_others(
+    observation: &Observation,
+    stages: &[&Observed],
+    stage: &Observed,
+    processors: usize,
+) -> f64 {
+    let waits = stages
+        .iter()
+        .map(|other| (*other, per_s(other, other.delayed_s)));
+    let waited = beside(observation, stage, waits).max(stage.shares.queued);
+    (MIN_EXPLAINED * waited).max(MIN_FOREIGN * processors as f64)
+}
+
 /// Why a stage, or its children, waits for a processor for this share of the time. A quota may be
 /// used up often, and stop its processes for a small part of the time that they wait.
 pub(super) fn delay(
@@ -451,7 +470,11 @@ pub(super) fn delay(
         Delay::Hypervisor {
             steal: steal / usages.len() as f64,
         }
-    } else if others >= MIN_OTHERS * busy {
+    } else if others >= MIN_OTHERS * busy
+        || fills_them
+            && !share_them
+            && others >= least_others(observation, stages, stage, usages.len())
+    {
         Delay::Others {
             allowed: allowed.clone(),
             processors: others,

@@ -343,3 +343,24 @@ fn threads_of_which_one_always_waits_lack_a_processor() {
     // A single thread that runs.
     assert_eq!(cause(1.9, 0.1), None);
 }
+
+/// `sort --parallel=2` on two processors, of which another program uses 0.4: its two threads would never wait.
+#[test]
+fn threads_for_which_there_are_processors_wait_for_others_only() {
+    let delay = |waited: f64, others: f64| {
+        let mut sort = busy(process(1, "sort", vec![writes(1, 1)]), 0.9, 0.0, 0.0);
+        sort.threads = vec![ThreadState::Working; 2];
+        sort.ran_s = 1.6 * sort.counted_s;
+        sort.delayed_s = waited * sort.counted_s;
+        sort.allowed = CpuList::parse("0-1");
+        let uniq = busy(process(2, "uniq", vec![reads(0, 1)]), 0.02, 0.0, 0.98);
+        let busy = (1.6 + others) / 2.0;
+        let findings = found_beside(vec![sort, uniq], &[0.2, 0.0], &[0.0], busy);
+        only_pace(&findings).delay.clone()
+    };
+    let is_others = |delay: Option<Delay>| matches!(delay, Some(Delay::Others { .. }));
+    assert!(is_others(delay(0.4, 0.4)));
+    // Four threads wait for each other.
+    assert!(!is_others(delay(2.4, 0.4)));
+    assert!(!is_others(delay(0.4, 0.1)));
+}
