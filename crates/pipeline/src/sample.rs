@@ -114,6 +114,9 @@ pub struct Observed {
     /// there, or for room.
     #[serde(skip)]
     pub tried: BTreeSet<(LinkId, LinkSide)>,
+    /// Whether a process above it has started others that were not observed; only if it waited for a processor.
+    #[serde(skip)]
+    pub has_siblings: bool,
     /// For how long it ran at least and at most, as shares of the time, if that is not known well: of several threads,
     /// how much they ran at once is estimated.
     #[serde(skip_serializing_if = "Option::is_none")]

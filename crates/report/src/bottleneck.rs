@@ -326,11 +326,19 @@ fn describe_delay(delay: &Delay, is_one: bool) -> String {
         Delay::Others {
             allowed,
             processors,
-        } => format!(
-            "other processes use {} of {} (end or move them)",
-            significant(*processors),
-            place(allowed)
-        ),
+            may_be_siblings,
+        } => {
+            let unless = if *may_be_siblings {
+                ", unless the same program has started them"
+            } else {
+                ""
+            };
+            format!(
+                "other processes use {} of {} (end or move them{unless})",
+                significant(*processors),
+                place(allowed)
+            )
+        }
         Delay::Hypervisor { steal } => format!(
             "the hypervisor takes {} of {its} processors' time (steal)",
             percent(*steal)

@@ -13,6 +13,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use rustix::net::sockopt::Timeout;
+use rustix::process::{Pid, getpid, getsid};
 use serde::Serialize;
 
 pub(crate) use self::bottleneck::idle::locked_share;
@@ -259,6 +260,9 @@ impl Finding {
     }
 }
 
+/// What waits for a processor for a smaller share of the time needs no explanation.
+const MIN_DELAYED: f64 = 0.05;
+
 /// Observes pipelines (see [`observe::observe`]): who has the ends of each pipe is read again where
 /// a finding depends on it.
 pub fn observe(
@@ -276,6 +280,14 @@ pub fn observe(
         pids.extend(finding.named().into_iter().map(|who| who.pid));
     }
     pids.extend(unread::parents_of_blocked(&observation));
+    let observed = observation.processes.iter();
+    let mut known: BTreeSet<i32> = observed.map(|observed| observed.process.id.pid).collect();
+    let observer = getpid().as_raw_pid();
+    known.extend(std::iter::once(observer).chain(proc.ancestors(observer)));
+    for observed in &mut observation.processes {
+        observed.has_siblings = observed.delayed_s >= MIN_DELAYED * observed.counted_s
+            && has_siblings(proc, observed, &known);
+    }
     let asked = observation.living().filter(|process| process.is_asked);
     let asked: BTreeSet<i32> = asked.map(|process| process.process.id.pid).collect();
     for observed in &mut observation.processes {
@@ -315,6 +327,25 @@ fn note_timeouts(proc: &Proc, observed: &mut Observed) {
             *or = Some(Outside::Timer);
         }
     }
+}
+
+/// Whether a process above this one, but for the shell of a terminal, has started others than these.
+fn has_siblings(proc: &Proc, observed: &Observed, known: &BTreeSet<i32>) -> bool {
+    let own = observed.process.id.pid;
+    let leader = Pid::from_raw(own).and_then(|pid| getsid(Some(pid)).ok());
+    let is_shell = |pid: i32| {
+        let is_leader = leader.is_some_and(|leader| leader.as_raw_pid() == pid);
+        is_leader && proc.stat(pid).is_some_and(|stat| stat.foreground >= 0)
+    };
+    let parent = std::iter::once(observed.process.parent);
+    let mut above: Vec<i32> = parent.chain(observed.ancestors.iter().copied()).collect();
+    above.dedup();
+    let above = above
+        .into_iter()
+        .take_while(|pid| *pid > 1 && !is_shell(*pid));
+    let above: Vec<i32> = above.collect();
+    let mut children = above.iter().flat_map(|pid| proc.children(*pid));
+    children.any(|child| child != own && !above.contains(&child) && !known.contains(&child))
 }
 
 /// Notes that a debugger waits for the processes that it traces, as for its children.

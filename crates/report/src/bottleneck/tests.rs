@@ -22,6 +22,7 @@ fn a_stage_that_mostly_waits_is_not_said_to_need_to_be_faster() {
         Delay::Others {
             allowed: CpuList::parse("1").unwrap(),
             processors: 0.88,
+            may_be_siblings: false,
         },
         Delay::Quota(Quota {
             processors: 0.2,
@@ -83,6 +84,7 @@ fn a_stage_of_small_calls_that_waits_for_a_processor_needs_both() {
     bottleneck.delay = Some(Delay::Others {
         allowed: CpuList::parse("0-1").unwrap(),
         processors: 1.3,
+        may_be_siblings: false,
     });
     let text = describe_bottleneck(&bottleneck, true).remedy;
     assert!(text.contains("Fewer calls would help"), "{text}");
@@ -424,6 +426,7 @@ fn several_stages_that_lack_processors_are_plural() {
     let others = Delay::Others {
         allowed: CpuList::parse("0-1").unwrap(),
         processors: 1.2,
+        may_be_siblings: false,
     };
     let text = describe_lack(names(), false, &others);
     assert!(text.contains("1.20 of their 2 processors"), "{text}");

@@ -113,7 +113,7 @@ fn estimates(stages: &[&Observed]) -> Option<String> {
     let all: Vec<String> = all.into_iter().take(MAX_ESTIMATES).collect();
     let text = || {
         let known = list(all.iter().cloned());
-        format!("~ estimated, as for how long threads run at once is not known: {known}{more}")
+        format!("~ estimated, as threads may run at once: {known}{more}")
     };
     (!all.is_empty()).then(text)
 }

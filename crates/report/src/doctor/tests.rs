@@ -337,7 +337,7 @@ fn estimated_shares_are_marked_with_their_range() {
     for expected in [
         "~84 %",
         "10 %",
-        "~ estimated, as for how long threads run at once is not known: pigz runs 60 to 100 %",
+        "~ estimated, as threads may run at once: pigz runs 60 to 100 %",
         "runs about 84 % of the time",
     ] {
         assert!(text.contains(expected), "{expected}: {text}");

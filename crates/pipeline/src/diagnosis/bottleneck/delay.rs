@@ -55,6 +55,9 @@ pub enum Delay {
         allowed: CpuList,
         /// How much of them others used, in processors.
         processors: f64,
+        /// Whether some may have been started by the same program as the stage.
+        #[serde(skip)]
+        may_be_siblings: bool,
     },
     /// The hypervisor runs something else.
     Hypervisor {
@@ -478,6 +481,7 @@ pub(super) fn delay(
         Delay::Others {
             allowed: allowed.clone(),
             processors: others,
+            may_be_siblings: stage.has_siblings,
         }
     } else if let Some(quota) = quota {
         Delay::Quota(quota)
