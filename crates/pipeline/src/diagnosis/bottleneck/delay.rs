@@ -271,10 +271,16 @@ fn with_neighbours<'a>(
     let is_new = |other: &&Observed| stages.iter().all(|stage| !std::ptr::eq(*stage, *other));
     let in_pipelines = observation.pipelines().into_iter().flatten();
     let in_pipelines: BTreeSet<i32> = in_pipelines.map(|other| other.process.id.pid).collect();
+    // What is below a stage counts with it, as its children.
+    let is_below = |other: &Observed| {
+        let mut stages = stages.iter();
+        stages.any(|stage| other.is_below(stage.process.id.pid))
+    };
     let is_neighbour = |other: &&Observed| {
         let is_in_group = other.process.group == stage.process.group;
-        is_in_group && in_pipelines.contains(&other.process.id.pid)
-            || other.is_asked && have_starter(observation, stage, other)
+        let is_stage = in_pipelines.contains(&other.process.id.pid);
+        let is_own = other.is_asked && have_starter(observation, stage, other);
+        is_stage && (is_in_group || is_own) || is_own && !is_below(other)
     };
     let all = observation.processes.iter();
     let others = all.filter(|other| !other.only_waits_for_children());

@@ -125,6 +125,7 @@ pub(super) fn run(args: &ReportArgs) -> anyhow::Result<MeasuredRecords> {
             "--resume: {given} holds no record of a report"
         )));
     }
+    report.check_unfinished()?;
     // A file that can't be used must not be found out about after minutes.
     let done = STEPS.iter().chain(&FURTHER);
     let done = done.filter(|step| report.is_done(**step));
@@ -206,6 +207,20 @@ impl ReportRun {
 
     fn unfinished_path(&self) -> PathBuf {
         self.directory.join(UNFINISHED)
+    }
+
+    /// Checks that the file with the names of the commands that are not finished is that of a report: it is replaced.
+    fn check_unfinished(&self) -> anyhow::Result<()> {
+        let path = self.unfinished_path();
+        let is_known = |name: &str| STEPS.iter().chain(&FURTHER).any(|step| step.name == name);
+        match fs::read_to_string(&path) {
+            Ok(text) if text.lines().all(is_known) => Ok(()),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+            _ => Err(usage(format!(
+                "--resume: {} is no list of a report's commands: move it away",
+                path.display()
+            ))),
+        }
     }
 
     /// The names of the commands that are not finished.

@@ -362,6 +362,13 @@ fn a_resumed_report_refuses_foreign_files_before_it_measures() {
     fs::write(directory.join("sizes.json"), "{}").unwrap();
     let outcome = records.pipespeed("report --resume=before");
     outcome.refused(2, &["--resume: before/sizes.json", "not a record"]);
+    fs::remove_file(directory.join("sizes.json")).unwrap();
+    let unfinished = directory.join("unfinished");
+    fs::write(&unfinished, b"\xffmy notes\n").unwrap();
+    let outcome = records.pipespeed("report --resume=before");
+    outcome.refused(2, &["--resume: before/unfinished is no list"]);
+    assert_eq!(fs::read(&unfinished).unwrap(), b"\xffmy notes\n");
+    fs::remove_file(unfinished).unwrap();
     assert!(!directory.join("check.json").exists());
 }
 
