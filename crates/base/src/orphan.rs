@@ -25,7 +25,8 @@ use crate::standard;
 ///
 /// # Errors
 /// `Unsupported` if this process has several threads: a fork has only one of them, and
-/// perhaps locks of the others. Also if its first child would be process 1 of a PID namespace, which ends with it. Those of `prepare` and of fork(2).
+/// perhaps locks of the others. Also if its next child would be process 1 of a PID namespace, which ends with
+/// that child. Those of `prepare` and of fork(2).
 pub fn run_orphan<W: FnOnce()>(prepare: impl FnOnce() -> io::Result<W>) -> io::Result<()> {
     if fs::read_dir("/proc/self/task")?.count() > 1 || starts_namespace() {
         return Err(io::ErrorKind::Unsupported.into());
@@ -74,8 +75,8 @@ pub fn leave_all_but(kept: &[BorrowedFd<'_>], name: &CStr) -> io::Result<()> {
     Ok(thread::set_name(name)?)
 }
 
-/// Leaves this process deaf to all signals but SIGKILL and SIGSTOP: their handlers would write to descriptors of the process
-/// that was copied. For `prepare` of [`run_orphan`].
+/// Blocks all signals but SIGKILL and SIGSTOP: their handlers would write to descriptors of the process that was
+/// copied. For `prepare` of [`run_orphan`].
 ///
 /// # Errors
 /// Those of sigprocmask(2).

@@ -1,7 +1,8 @@
-//! Conclusions from an observation: pure functions.
+//! Conclusions from an observation: pure functions, but for what is read again of single processes (`examined`).
 
 mod bottleneck;
 mod deadlock;
+mod examined;
 mod habits;
 mod mutual;
 mod severity;
@@ -10,26 +11,22 @@ mod unread;
 mod withheld;
 
 use std::collections::BTreeSet;
-use std::time::Duration;
 
-use rustix::net::sockopt::Timeout;
-use rustix::process::{Pid, getpid, getsid};
 use serde::Serialize;
 
 pub(crate) use self::bottleneck::idle::locked_share;
 pub use self::bottleneck::{ActiveStage, Bottleneck, Certainty, Delay, PausingStage, Room};
 pub use self::deadlock::{Deadlock, DeadlockKind, DeadlockMember, PossibleEnd, WaitReason};
+pub use self::examined::observe;
 pub use self::habits::SmallPipeCause;
 pub use self::mutual::{MutualWait, WaitingSide};
 pub use self::severity::{Severity, verdict};
 pub use self::stages::TooShort;
 pub use self::unread::{IdleReader, Unread};
 use crate::graph::LinkSide;
-use crate::observe::{self, Observation, ObservationPlan};
-use crate::proc::sockets::has_timeout;
-use crate::proc::{LinkId, Proc};
+use crate::observe::Observation;
+use crate::proc::LinkId;
 use crate::sample::Observed;
-use crate::wait::{BlockedOn, LinkWait, Outside, ThreadState};
 
 /// A process in a conclusion.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -256,109 +253,6 @@ impl Finding {
             } => holder.iter().collect(),
             Finding::Unread(unread) if unread.has_lasted => vec![&unread.writer],
             _ => Vec::new(),
-        }
-    }
-}
-
-/// What waits for a processor for a smaller share of the time needs no explanation.
-const MIN_DELAYED: f64 = 0.05;
-
-/// Observes pipelines (see [`observe::observe`]): who has the ends of each pipe is read again where
-/// a finding depends on it.
-pub fn observe(
-    proc: &Proc,
-    plan: &ObservationPlan,
-    pause: &mut dyn FnMut(Duration) -> bool,
-) -> Observation {
-    let needs_all =
-        |observation: &Observation| diagnose(observation).iter().any(Finding::needs_all);
-    let mut observation = observe::observe(proc, plan, needs_all, pause);
-    let findings = diagnose(&observation).into_iter();
-    let still = findings.filter(|finding| finding.is_stuck() || finding.is_standstill());
-    let mut pids: BTreeSet<i32> = BTreeSet::new();
-    for finding in still {
-        pids.extend(finding.named().into_iter().map(|who| who.pid));
-    }
-    pids.extend(unread::parents_of_blocked(&observation));
-    let observed = observation.processes.iter();
-    let mut known: BTreeSet<i32> = observed.map(|observed| observed.process.id.pid).collect();
-    let observer = getpid().as_raw_pid();
-    known.extend(std::iter::once(observer).chain(proc.ancestors(observer)));
-    for observed in &mut observation.processes {
-        observed.has_siblings = observed.delayed_s >= MIN_DELAYED * observed.counted_s
-            && has_siblings(proc, observed, &known);
-    }
-    let asked = observation.living().filter(|process| process.is_asked);
-    let asked: BTreeSet<i32> = asked.map(|process| process.process.id.pid).collect();
-    for observed in &mut observation.processes {
-        let pid = observed.process.id.pid;
-        if pids.contains(&pid) && !observed.has_ended {
-            note_timeouts(proc, observed);
-            note_traced(proc, observed);
-            observed.watches_others = proc.watches_others(pid, &asked);
-            observed.language = proc.language(pid);
-            observed.is_in_background = proc.stat(pid).is_some_and(|stat| {
-                let has_terminal = !observed.process.terminals.is_empty();
-                has_terminal && stat.foreground > 0 && stat.foreground != stat.group
-            });
-            let idle = proc.idle_time(pid).filter(|_| observed.is_frozen);
-            observed.idle_s = idle.map(|idle| idle.as_secs_f64());
-        }
-    }
-    observation
-}
-
-/// Notes that waits on links may end by a timeout of the socket, or by a timer.
-fn note_timeouts(proc: &Proc, observed: &mut Observed) {
-    let pid = observed.process.id.pid;
-    let has_timers = proc.has_timers(pid);
-    for state in &mut observed.threads {
-        let ThreadState::Waiting(BlockedOn::Pipes { any_of, or }) = state else {
-            continue;
-        };
-        let may_time_out = |on: &LinkWait| {
-            let timeout = match on.side {
-                LinkSide::Input => Timeout::Recv,
-                LinkSide::Room => Timeout::Send,
-            };
-            on.pipe.is_socket() && on.fd.is_some_and(|fd| has_timeout(pid, fd, timeout))
-        };
-        if or.is_none() && (has_timers || any_of.iter().any(may_time_out)) {
-            *or = Some(Outside::Timer);
-        }
-    }
-}
-
-/// Whether a process above this one, but for the shell of a terminal, has started others than these.
-fn has_siblings(proc: &Proc, observed: &Observed, known: &BTreeSet<i32>) -> bool {
-    let own = observed.process.id.pid;
-    let leader = Pid::from_raw(own).and_then(|pid| getsid(Some(pid)).ok());
-    let is_shell = |pid: i32| {
-        let is_leader = leader.is_some_and(|leader| leader.as_raw_pid() == pid);
-        is_leader && proc.stat(pid).is_some_and(|stat| stat.foreground >= 0)
-    };
-    let parent = std::iter::once(observed.process.parent);
-    let mut above: Vec<i32> = parent.chain(observed.ancestors.iter().copied()).collect();
-    above.dedup();
-    let above = above
-        .into_iter()
-        .take_while(|pid| *pid > 1 && !is_shell(*pid));
-    let above: Vec<i32> = above.collect();
-    let mut children = above.iter().flat_map(|pid| proc.children(*pid));
-    children.any(|child| child != own && !above.contains(&child) && !known.contains(&child))
-}
-
-/// Notes that a debugger waits for the processes that it traces, as for its children.
-fn note_traced(proc: &Proc, observed: &mut Observed) {
-    let is_on_child =
-        |state: &ThreadState| matches!(state, ThreadState::Waiting(BlockedOn::Child(_)));
-    if observed.threads.iter().any(is_on_child) && proc.is_tracer(observed.process.id.pid) {
-        let waits = observed
-            .threads
-            .iter_mut()
-            .filter(|state| is_on_child(state));
-        for state in waits {
-            *state = ThreadState::Waiting(BlockedOn::Outside(Outside::Other));
         }
     }
 }

@@ -410,7 +410,7 @@ fn may_run_on(process: &Observed, place: Option<&CpuList>) -> bool {
     })
 }
 
-/// How many of so many processors others must use to be why threads of a stage wait.
+/// The number of processors that other processes must use at least to explain why threads of a stage wait.
 fn least_others(
     observation: &Observation,
     stages: &[&Observed],
