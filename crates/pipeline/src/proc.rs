@@ -110,6 +110,8 @@ pub struct Stat {
     pub parent: i32,
     /// The process group.
     pub group: i32,
+    /// The session; 0 if its leader is in no PID namespace of ours.
+    pub session: i32,
     /// The process group in the foreground of its terminal; -1 without a terminal.
     pub foreground: i32,
     /// When it started, in ticks since boot. With the process id this identifies it.
@@ -617,6 +619,7 @@ pub(crate) fn parse_stat(text: &str) -> Option<Stat> {
         state: field(3)?.chars().next()?,
         parent: field(4)?.parse().ok()?,
         group: field(5)?.parse().ok()?,
+        session: field(6)?.parse().ok()?,
         foreground: field(8)?.parse().ok()?,
         start: field(22)?.parse().ok()?,
         threads: field(20)?.parse().ok()?,

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use rustix::net::sockopt::Timeout;
-use rustix::process::{Pid, getpid, getsid};
+use rustix::process::getpid;
 
 use super::{Finding, Observed, diagnose, unread};
 use crate::graph::LinkSide;
@@ -85,11 +85,9 @@ fn note_timeouts(proc: &Proc, observed: &mut Observed) {
 /// Whether a process above this one, but for the shell of a terminal, has started others than these.
 fn has_siblings(proc: &Proc, observed: &Observed, known: &BTreeSet<i32>) -> bool {
     let own = observed.process.id.pid;
-    let leader = Pid::from_raw(own).and_then(|pid| getsid(Some(pid)).ok());
-    let is_shell = |pid: i32| {
-        let is_leader = leader.is_some_and(|leader| leader.as_raw_pid() == pid);
-        is_leader && proc.stat(pid).is_some_and(|stat| stat.foreground >= 0)
-    };
+    let session = proc.stat(own).map(|stat| stat.session);
+    let is_shell =
+        |pid: i32| session == Some(pid) && proc.stat(pid).is_some_and(|stat| stat.foreground >= 0);
     let parent = std::iter::once(observed.process.parent);
     let mut above: Vec<i32> = parent.chain(observed.ancestors.iter().copied()).collect();
     above.dedup();

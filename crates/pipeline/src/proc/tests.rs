@@ -120,6 +120,7 @@ fn a_name_with_parentheses_and_escapes_confuses_nothing() {
         state: 'S',
         parent: 3,
         group: 5,
+        session: 9,
         foreground: -1,
         start: 4711,
         threads: 1,

@@ -150,6 +150,23 @@ fn a_number_that_is_reused_has_two_processes() {
     assert!(has_none, "{outcome:#?}");
 }
 
+/// As in a container that was entered: the leader of the session has no number in the namespace.
+#[test]
+fn a_session_led_from_outside_the_namespace_is_no_error() {
+    let mut command = Command::new("unshare");
+    if !geteuid().is_root() {
+        command.args(["-U", "-r"]);
+    }
+    command.args(["-p", "-f", "--mount-proc", "--kill-child", PIPESPEED]);
+    command.args(["doctor", "--time", "0.3", "--", "yes | head -c 1G | wc -c"]);
+    let outcome = run_alone(command);
+    if outcome.err.contains("unshare: ") {
+        return skip(format!("no PID namespaces here: {outcome:?}"));
+    }
+    let outcome = outcome.succeeded();
+    says(&outcome.err, &["3 stages in 1 pipeline"]);
+}
+
 #[test]
 fn the_helper_that_opens_pipes_keeps_no_inherited_descriptor() {
     let (_group, [yes, _]) = yes_to_cat();
