@@ -23,7 +23,7 @@ use crate::graph::{Holders, Scope};
 use crate::others::OtherProcesses;
 use crate::proc::silent::SilentProcess;
 use crate::proc::{LinkId, Proc};
-use crate::processors::Load;
+use crate::processors::{Load, ProcessorUser, UsedTimes};
 use crate::sample::Observed;
 use pipespeed_base::thread::own_time;
 
@@ -87,6 +87,10 @@ pub struct Observation {
     pub pipes: Vec<ObservedLink>,
     /// How busy the processors were.
     pub load: Load,
+    /// The processes that used most of the processors, the busiest first, where one that was observed waited for a
+    /// processor.
+    #[serde(skip)]
+    pub(crate) users: Vec<ProcessorUser>,
     /// The number of processes whose descriptors may not be read.
     pub hidden: usize,
     /// The number of these in a survey among the processes asked for.
@@ -260,6 +264,7 @@ pub fn observe(
 ) -> Observation {
     let start = Instant::now();
     let cost_before = own_time();
+    let used_before = UsedTimes::read(proc);
     let mut observer = Observer::new(proc, plan);
     observer.scanner.follows_terminals = true;
     observer.begin();
@@ -307,6 +312,9 @@ pub fn observe(
     if needs_all(&observation) {
         observer.scanner.read_all(proc, &excluded);
         observation = observer.conclude();
+    }
+    if observation.processes.iter().any(Observed::is_delayed) {
+        observation.users = UsedTimes::read(proc).since(proc, &used_before);
     }
     let all = observer.spent() - cost_before;
     Observation {

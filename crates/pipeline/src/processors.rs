@@ -1,10 +1,13 @@
 //! How busy the processors were, and what keeps a process from one that it is ready to use.
 
+mod users;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use pipespeed_host::{CpuList, Throttling};
 use serde::Serialize;
 
+pub(crate) use self::users::{ProcessorUser, UsedTimes};
 use crate::proc::Proc;
 
 /// Time of one processor since boot, in ticks.

@@ -33,6 +33,9 @@ const ORDINARY_SIGNALS: &[i32] = &[
     libc::SIGABRT,
 ];
 
+/// What waits for a processor for a smaller share of the time needs no explanation.
+const MIN_DELAYED: f64 = 0.05;
+
 /// A process during the observation.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Observed {
@@ -114,9 +117,10 @@ pub struct Observed {
     /// there, or for room.
     #[serde(skip)]
     pub tried: BTreeSet<(LinkId, LinkSide)>,
-    /// Whether a process above it has started others that were not observed; only if it waited for a processor.
+    /// The processes above it, but for the shell of a terminal, if one of these has started others that were not
+    /// observed; only if it waited for a processor.
     #[serde(skip)]
-    pub has_siblings: bool,
+    pub starters: Vec<i32>,
     /// For how long it ran at least and at most, as shares of the time, if that is not known well: of several threads,
     /// how much they ran at once is estimated.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -141,6 +145,11 @@ impl Observed {
     /// Whether a process is among its ancestors.
     pub(crate) fn is_below(&self, pid: i32) -> bool {
         self.process.parent == pid || self.ancestors.contains(&pid)
+    }
+
+    /// Whether it was ready to run without a processor for so long that an explanation is due.
+    pub(crate) fn is_delayed(&self) -> bool {
+        self.delayed_s >= MIN_DELAYED * self.counted_s
     }
 
     /// Whether it has a handler for a signal.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use pipespeed_host::CpuList;
-use pipespeed_pipeline::diagnosis::{Bottleneck, Delay};
+use pipespeed_pipeline::diagnosis::{Bottleneck, Delay, Who};
 use pipespeed_pipeline::sample::{Children, Shares};
 use pipespeed_pipeline::wait::Outside;
 
@@ -326,15 +326,26 @@ fn describe_delay(delay: &Delay, is_one: bool) -> String {
         Delay::Others {
             allowed,
             processors,
+            largest,
             may_be_siblings,
         } => {
-            let unless = if *may_be_siblings {
-                ", unless the same program has started them"
+            let mut what = if *may_be_siblings {
+                "end or move them, unless the same program has started them".to_owned()
             } else {
-                ""
+                "end or move them".to_owned()
             };
+            if let Some(largest) = largest {
+                let is_most = largest.used >= MIN_LARGEST * processors;
+                let how_much = if is_most { "mostly" } else { "most of all" };
+                let Who { pid, name } = &largest.who;
+                what = if largest.is_kernel {
+                    format!("{how_much} the kernel's {name} (pid {pid})")
+                } else {
+                    format!("{how_much} {name} (pid {pid}); {what}")
+                };
+            }
             format!(
-                "other processes use {} of {} (end or move them{unless})",
+                "other processes use {} of {} ({what})",
                 significant(*processors),
                 place(allowed)
             )

@@ -296,8 +296,8 @@ mod tests {
             error.starts_with("--time 0.001: trials (400 in all) take about 9 s"),
             "{error}"
         );
-        // Time to spare for a busy machine.
-        let budget = TimeBudget::new(0.4, true);
+        // A time that nobody has asked for may be exceeded, however long the pilot took.
+        let budget = TimeBudget::new(0.4, false);
         assert_eq!(run(budget).unwrap(), Length::Time(20_000_000));
     }
 

@@ -20,8 +20,8 @@ use self::alone::{are_side_by_side, asked_alone, each_alone, serves_busy_childre
 use self::beside::{competing, is_bystander, only_inherited_errors};
 use self::busiest::{busiest, ended_before, may_poll_in_vain, never_waits, outruns, tries_in_vain};
 use self::candidate::Candidate;
-pub use self::delay::Delay;
 pub(super) use self::delay::per_s;
+pub use self::delay::{Delay, LargestUser};
 use self::delay::{cause_of_delay, is_at_quota};
 use self::fill::FillLevel;
 pub use self::limiter::PausingStage;

@@ -13,9 +13,6 @@ use crate::proc::Proc;
 use crate::proc::sockets::has_timeout;
 use crate::wait::{BlockedOn, LinkWait, Outside, ThreadState};
 
-/// What waits for a processor for a smaller share of the time needs no explanation.
-const MIN_DELAYED: f64 = 0.05;
-
 /// Observes pipelines (see [`observe::observe`]): who has the ends of each pipe is read again where
 /// a finding depends on it.
 pub fn observe(
@@ -38,8 +35,9 @@ pub fn observe(
     let observer = getpid().as_raw_pid();
     known.extend(std::iter::once(observer).chain(proc.ancestors(observer)));
     for observed in &mut observation.processes {
-        observed.has_siblings = observed.delayed_s >= MIN_DELAYED * observed.counted_s
-            && has_siblings(proc, observed, &known);
+        if observed.is_delayed() {
+            observed.starters = starters(proc, observed, &known);
+        }
     }
     let asked = observation.living().filter(|process| process.is_asked);
     let asked: BTreeSet<i32> = asked.map(|process| process.process.id.pid).collect();
@@ -82,8 +80,8 @@ fn note_timeouts(proc: &Proc, observed: &mut Observed) {
     }
 }
 
-/// Whether a process above this one, but for the shell of a terminal, has started others than these.
-fn has_siblings(proc: &Proc, observed: &Observed, known: &BTreeSet<i32>) -> bool {
+/// The processes above this one, but for the shell of a terminal, if one of them has started others than these.
+fn starters(proc: &Proc, observed: &Observed, known: &BTreeSet<i32>) -> Vec<i32> {
     let own = observed.process.id.pid;
     let session = proc.stat(own).map(|stat| stat.session);
     let is_shell =
@@ -96,7 +94,12 @@ fn has_siblings(proc: &Proc, observed: &Observed, known: &BTreeSet<i32>) -> bool
         .take_while(|pid| *pid > 1 && !is_shell(*pid));
     let above: Vec<i32> = above.collect();
     let mut children = above.iter().flat_map(|pid| proc.children(*pid));
-    children.any(|child| child != own && !above.contains(&child) && !known.contains(&child))
+    let is_other = |child: i32| child != own && !above.contains(&child) && !known.contains(&child);
+    if children.any(is_other) {
+        above
+    } else {
+        Vec::new()
+    }
 }
 
 /// Notes that a debugger waits for the processes that it traces, as for its children.

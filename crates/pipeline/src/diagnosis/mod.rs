@@ -15,7 +15,9 @@ use std::collections::BTreeSet;
 use serde::Serialize;
 
 pub(crate) use self::bottleneck::idle::locked_share;
-pub use self::bottleneck::{ActiveStage, Bottleneck, Certainty, Delay, PausingStage, Room};
+pub use self::bottleneck::{
+    ActiveStage, Bottleneck, Certainty, Delay, LargestUser, PausingStage, Room,
+};
 pub use self::deadlock::{Deadlock, DeadlockKind, DeadlockMember, PossibleEnd, WaitReason};
 pub use self::examined::observe;
 pub use self::habits::SmallPipeCause;

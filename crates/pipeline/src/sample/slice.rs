@@ -120,7 +120,7 @@ impl Slice {
             arguments: None,
             is_asked: false,
             watches_others: false,
-            has_siblings: false,
+            starters: Vec::new(),
             has_ended: false,
             samples: counts.samples,
             shares: division.shares(counts),

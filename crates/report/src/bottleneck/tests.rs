@@ -1,4 +1,4 @@
-use pipespeed_pipeline::diagnosis::{PausingStage, Room};
+use pipespeed_pipeline::diagnosis::{LargestUser, PausingStage, Room};
 use pipespeed_pipeline::fixtures;
 use pipespeed_pipeline::processors::Quota;
 
@@ -22,6 +22,7 @@ fn a_stage_that_mostly_waits_is_not_said_to_need_to_be_faster() {
         Delay::Others {
             allowed: CpuList::parse("1").unwrap(),
             processors: 0.88,
+            largest: None,
             may_be_siblings: false,
         },
         Delay::Quota(Quota {
@@ -84,6 +85,7 @@ fn a_stage_of_small_calls_that_waits_for_a_processor_needs_both() {
     bottleneck.delay = Some(Delay::Others {
         allowed: CpuList::parse("0-1").unwrap(),
         processors: 1.3,
+        largest: None,
         may_be_siblings: false,
     });
     let text = describe_bottleneck(&bottleneck, true).remedy;
@@ -419,6 +421,32 @@ fn larger_pipes_are_only_excluded_where_they_are_known_to_be_usual() {
 }
 
 #[test]
+fn who_uses_the_processors_is_named() {
+    let text = |name: &str, used: f64, is_kernel: bool, may_be_siblings: bool| {
+        let others = Delay::Others {
+            allowed: CpuList::parse("0-1").unwrap(),
+            processors: 1.2,
+            largest: Some(LargestUser {
+                who: Who {
+                    pid: 7,
+                    name: name.to_owned(),
+                },
+                used,
+                is_kernel,
+            }),
+            may_be_siblings,
+        };
+        describe_delay(&others, true)
+    };
+    let texts = [
+        text("rustc", 0.9, false, false),
+        text("cc1plus", 0.4, false, true),
+        text("kcryptd", 0.9, true, false),
+    ];
+    insta::assert_snapshot!(texts.join("\n"));
+}
+
+#[test]
 fn several_stages_that_lack_processors_are_plural() {
     let names = || vec!["cat".to_owned(), "tr".to_owned()];
     let text = describe_lack(names(), false, &Delay::Unknown);
@@ -426,6 +454,7 @@ fn several_stages_that_lack_processors_are_plural() {
     let others = Delay::Others {
         allowed: CpuList::parse("0-1").unwrap(),
         processors: 1.2,
+        largest: None,
         may_be_siblings: false,
     };
     let text = describe_lack(names(), false, &others);

@@ -10,7 +10,7 @@ use crate::diagnosis::Who;
 use crate::graph::Node;
 use crate::observe::Observation;
 use crate::proc::{LinkFd, LinkId};
-use crate::processors::{ProcessorUsage, Quota};
+use crate::processors::{ProcessorUsage, ProcessorUser, Quota};
 use crate::sample::{Children, Observed};
 
 /// Others hold a stage up if they take this share of what its processors did. What the kernel does for
@@ -55,7 +55,10 @@ pub enum Delay {
         allowed: CpuList,
         /// How much of them others used, in processors.
         processors: f64,
-        /// Whether some may have been started by the same program as the stage.
+        /// The one that used most of them, if it is known.
+        largest: Option<LargestUser>,
+        /// Whether the largest, or one of them if that is not known, may have been started by the same program as the
+        /// stage.
         #[serde(skip)]
         may_be_siblings: bool,
     },
@@ -81,6 +84,19 @@ pub enum Delay {
     },
     /// It does not show.
     Unknown,
+}
+
+/// Of several processes, the one that used most of the processors.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct LargestUser {
+    /// The process.
+    #[serde(flatten)]
+    pub who: Who,
+    /// How many processors it used.
+    pub used: f64,
+    /// Whether it is a thread of the kernel.
+    #[serde(skip)]
+    pub is_kernel: bool,
 }
 
 /// Processor time of a process as a number of processors.
@@ -410,6 +426,25 @@ fn may_run_on(process: &Observed, place: Option<&CpuList>) -> bool {
     })
 }
 
+/// The process that used most of these processors, except for the stages, what is below one, and what was started by
+/// the process asked for. One that may use others, too, may have run there.
+fn largest_other<'a>(
+    observation: &'a Observation,
+    stages: &[&Observed],
+    place: &CpuList,
+) -> Option<&'a ProcessorUser> {
+    let is_whole = observation.load.0.keys().all(|cpu| place.contains(*cpu));
+    let is_own = |pid: i32| {
+        let is_stage = stages.iter().any(|stage| stage.process.id.pid == pid);
+        is_stage || observation.asked == Some(pid)
+    };
+    let mut users = observation.users.iter();
+    users.find(|user| {
+        let is_here = is_whole || is_confined(user.allowed.as_ref(), Some(place));
+        is_here && !is_own(user.id.pid) && !user.ancestors.iter().any(|pid| is_own(*pid))
+    })
+}
+
 /// The number of processors that other processes must use at least to explain why threads of a stage wait.
 fn least_others(
     observation: &Observation,
@@ -484,10 +519,25 @@ pub(super) fn delay(
             && !share_them
             && others >= least_others(observation, stages, stage, usages.len())
     {
+        let largest = largest_other(observation, stages, allowed);
         Delay::Others {
             allowed: allowed.clone(),
             processors: others,
-            may_be_siblings: stage.has_siblings,
+            largest: largest.map(|user| LargestUser {
+                who: Who {
+                    pid: user.id.pid,
+                    name: user.name.clone(),
+                },
+                used: user.processors.min(others),
+                is_kernel: user.is_kernel,
+            }),
+            may_be_siblings: match largest {
+                Some(user) => stage
+                    .starters
+                    .iter()
+                    .any(|pid| user.ancestors.contains(pid)),
+                None => !stage.starters.is_empty(),
+            },
         }
     } else if let Some(quota) = quota {
         Delay::Quota(quota)

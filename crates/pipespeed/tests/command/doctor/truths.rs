@@ -115,9 +115,7 @@ fn a_stage_beside_other_load_waits_for_its_processor() {
     let cpu = pipespeed_testing::conditions::first_processor();
     let pinned = |script: &str| format!("exec taskset -c {cpu} sh -c '{script}'");
     let pipeline = group.script(&pinned("cat /dev/zero | tr x y | wc -c; :"));
-    for _ in 0..2 {
-        group.script(&pinned(BUSY));
-    }
+    let busy: Vec<u32> = (0..2).map(|_| group.script(&pinned(BUSY))).collect();
     let tr = child(pipeline, "tr");
     let found = eventually(|| {
         let (text, record, (ran, delayed)) = examine(pipeline, tr);
@@ -136,11 +134,23 @@ fn a_stage_beside_other_load_waits_for_its_processor() {
         (bottleneck["stage"]["pid"] == tr).then(|| (text, bottleneck.clone()))
     });
     let (text, bottleneck) = found.unwrap();
-    assert_eq!(bottleneck["delay"]["cause"], "others", "{bottleneck:#}");
+    let delay = &bottleneck["delay"];
+    assert_eq!(delay["cause"], "others", "{bottleneck:#}");
+    let largest = &delay["largest"];
+    assert!(busy.iter().any(|pid| largest["pid"] == *pid), "{largest}");
+    let (used, all) = (number(&largest["used"]), number(&delay["processors"]));
+    assert!(used > 0.1 && used <= all, "{used} of {all}");
     let place = format!("of processor {cpu}");
     assert_contains(
         &text,
-        &["waits for a processor", "other processes use", &place],
+        &[
+            "waits for a processor",
+            "other processes use",
+            &place,
+            " sh (pid ",
+            // It has started the pipeline and what is beside it.
+            "unless the same program has started them",
+        ],
     );
 }
 

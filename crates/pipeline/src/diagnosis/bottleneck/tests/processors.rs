@@ -1,6 +1,9 @@
 //! Stages that wait for processors, or use up a quota.
 
 use super::*;
+use crate::diagnosis::bottleneck::delay::delay;
+use crate::proc::ProcessId;
+use crate::processors::ProcessorUser;
 
 #[test]
 fn stages_that_lack_processors_do_not_take_turns() {
@@ -38,6 +41,69 @@ fn of_two_stages_that_only_lack_processors_none_is_named() {
         matches!(findings[..], [Finding::PingPong { delay: Some(_), .. }]),
         "{findings:?}"
     );
+}
+
+#[test]
+fn of_other_processes_the_one_that_uses_most_is_named() {
+    let mut stages = chain(&[(0.1, 0.9, 0.0), (0.1, 0.0, 0.9)]);
+    stages[0].shares.queued = 0.9;
+    for stage in &mut stages {
+        stage.allowed = CpuList::parse("1");
+        stage.process.parent = 99;
+        stage.ancestors = vec![99, 1];
+    }
+    let mut observation = observation(stages);
+    let busy = ProcessorUsage {
+        busy: 1.0,
+        ..ProcessorUsage::default()
+    };
+    observation.load = Load([(0, busy), (1, busy)].into());
+    let user = |pid: i32, ancestors: &[i32], allowed: &str| ProcessorUser {
+        id: ProcessId { pid, start: 1 },
+        name: format!("p{pid}"),
+        processors: 0.4,
+        ancestors: ancestors.to_vec(),
+        allowed: CpuList::parse(allowed),
+        is_kernel: false,
+    };
+    let all = observation.processes.iter();
+    let pids: Vec<i32> = all.map(|one| one.process.id.pid).collect();
+    let below = user(50, &[pids[0], 99], "1");
+    let sibling = user(51, &[99], "1");
+    let wanders = user(52, &[90], "0-1");
+    let foreign = user(53, &[90], "1");
+    let stages = pids.iter().map(|pid| user(*pid, &[99], "1"));
+    observation.users = stages.chain([below, sibling, wanders, foreign]).collect();
+    // The one that is named, and whether the same program may have started it.
+    let named = |observation: &Observation, asked: Option<i32>| {
+        let observation = Observation {
+            asked,
+            ..observation.clone()
+        };
+        let stages: Vec<&Observed> = observation.processes.iter().collect();
+        let delay = delay(&observation, &stages, stages[0], 0.9);
+        let Delay::Others {
+            largest,
+            may_be_siblings,
+            ..
+        } = delay
+        else {
+            panic!("{delay:?}");
+        };
+        (largest.map(|largest| largest.who.pid), may_be_siblings)
+    };
+    assert_eq!(named(&observation, Some(99)), (Some(53), false));
+    let of_stage = Some(pids[0]);
+    assert_eq!(named(&observation, of_stage), (Some(51), false));
+    observation.processes[0].starters = vec![99];
+    assert_eq!(named(&observation, of_stage), (Some(51), true));
+    // Those that may run elsewhere may have done so.
+    observation.users.retain(|user| user.id.pid == 52);
+    assert_eq!(named(&observation, None), (None, true));
+    for process in &mut observation.processes {
+        process.allowed = CpuList::parse("0-1");
+    }
+    assert_eq!(named(&observation, None), (Some(52), false));
 }
 
 /// Stages with these shares of running, being queued, blocked and starved, on two busy processors.
