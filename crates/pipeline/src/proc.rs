@@ -20,6 +20,7 @@ use std::time::Duration;
 
 use pipespeed_base::text::{command_line, is_printable};
 use pipespeed_host::{CpuList, Root};
+use rustix::param::clock_ticks_per_second;
 use rustix::process::getpid;
 use serde::Serialize;
 
@@ -631,6 +632,11 @@ pub(crate) fn parse_stat(text: &str) -> Option<Stat> {
         processor: number(39).and_then(|cpu| usize::try_from(cpu).ok()),
         ignores_interrupts: number(33).is_some_and(|ignored| ignored & INTERRUPTS == INTERRUPTS),
     })
+}
+
+/// A time in clock ticks.
+pub(crate) fn ticks(count: u64) -> Duration {
+    Duration::from_secs_f64(count as f64 / clock_ticks_per_second() as f64)
 }
 
 #[cfg(test)]

@@ -104,6 +104,11 @@ impl Load {
             .map(|(_, usage)| usage)
     }
 
+    /// Whether these are all processors.
+    pub(crate) fn are_all(&self, place: &CpuList) -> bool {
+        self.0.keys().all(|cpu| place.contains(*cpu))
+    }
+
     /// The mean share of the time in which the processors were busy; 0 if not known.
     pub(crate) fn mean_busy(&self) -> f64 {
         let busy: f64 = self.0.values().map(|usage| usage.busy).sum();

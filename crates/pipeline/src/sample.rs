@@ -12,7 +12,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use pipespeed_host::CpuList;
-use rustix::param::clock_ticks_per_second;
 use serde::Serialize;
 
 use crate::graph::LinkSide;
@@ -247,9 +246,4 @@ pub struct OnLink {
     /// The share of samples in which one of its threads did, whatever the others did.
     #[serde(skip)]
     pub thread_share: f64,
-}
-
-/// A time in clock ticks.
-pub(crate) fn ticks(count: u64) -> Duration {
-    Duration::from_secs_f64(count as f64 / clock_ticks_per_second() as f64)
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use pipespeed_host::CpuList;
-use pipespeed_pipeline::diagnosis::{Bottleneck, Delay, Who};
+use pipespeed_pipeline::diagnosis::{Bottleneck, Delay, LargestUser, Who};
 use pipespeed_pipeline::sample::{Children, Shares};
 use pipespeed_pipeline::wait::Outside;
 
@@ -310,7 +310,31 @@ pub(super) fn describe_lack(names: Vec<String>, is_one: bool, delay: &Delay) -> 
     )
 }
 
-/// `other processes use 0.88 of processor 1 (end or move them)`.
+/// Who of the other processes uses most of so many processors, and what to do: `mostly yes (pid 7); end or move them`.
+fn what_to_do_with(
+    largest: Option<&LargestUser>,
+    processors: f64,
+    may_be_siblings: bool,
+) -> String {
+    let what = if may_be_siblings {
+        "end or move them, unless the same program has started them"
+    } else {
+        "end or move them"
+    };
+    let Some(largest) = largest else {
+        return what.to_owned();
+    };
+    let is_most = largest.used >= MIN_LARGEST * processors;
+    let how_much = if is_most { "mostly" } else { "most of all" };
+    let Who { pid, name } = &largest.who;
+    if largest.is_kernel {
+        format!("{how_much} the kernel's {name} (pid {pid})")
+    } else {
+        format!("{how_much} {name} (pid {pid}); {what}")
+    }
+}
+
+/// `other processes use 0.88 of processor 1 (mostly yes (pid 7); end or move them)`.
 fn describe_delay(delay: &Delay, is_one: bool) -> String {
     let its = if is_one { "its" } else { "their" };
     let place = |allowed: &CpuList| match allowed.len() {
@@ -329,21 +353,7 @@ fn describe_delay(delay: &Delay, is_one: bool) -> String {
             largest,
             may_be_siblings,
         } => {
-            let mut what = if *may_be_siblings {
-                "end or move them, unless the same program has started them".to_owned()
-            } else {
-                "end or move them".to_owned()
-            };
-            if let Some(largest) = largest {
-                let is_most = largest.used >= MIN_LARGEST * processors;
-                let how_much = if is_most { "mostly" } else { "most of all" };
-                let Who { pid, name } = &largest.who;
-                what = if largest.is_kernel {
-                    format!("{how_much} the kernel's {name} (pid {pid})")
-                } else {
-                    format!("{how_much} {name} (pid {pid}); {what}")
-                };
-            }
+            let what = what_to_do_with(largest.as_ref(), *processors, *may_be_siblings);
             format!(
                 "other processes use {} of {} ({what})",
                 significant(*processors),

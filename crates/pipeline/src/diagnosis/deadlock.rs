@@ -66,6 +66,8 @@ pub enum PossibleEnd {
     SignalHandler,
     /// timeout(1), as part of what was asked for.
     Timeout,
+    /// Another process that has started one of them, as part of what was asked for, and goes on.
+    Ancestor,
     /// Anybody: who opens a FIFO, or continues a stopped process.
     Anybody,
 }
@@ -274,25 +276,7 @@ fn deadlock(
         }),
         _ => false,
     };
-    let hides_any = observation.hidden > 0 || !observation.silent.is_empty();
-    let is_hidden = observation.hides_processes
-        || observed.iter().any(|process| process.unseen != Unseen::None)
-        // Anybody may have opened it.
-        || hides_any && is_of_fifo;
-    let requests = || REQUESTS.iter().copied().chain(REAL_TIME);
-    let may_handle = |process: &&Observed| requests().any(|signal| process.handles(signal));
-    let is_limited = |process: &&Observed| has_timeout(observation, process);
-    let doubts = [
-        (PossibleEnd::HiddenProcess, is_hidden),
-        (PossibleEnd::SignalHandler, observed.iter().any(may_handle)),
-        (PossibleEnd::Timeout, observed.iter().any(is_limited)),
-        (
-            PossibleEnd::Anybody,
-            kind.may_be_ended_by_anybody() || is_of_fifo,
-        ),
-    ];
-    let doubts = doubts.into_iter().filter(|(_, holds)| *holds);
-    let doubts: Vec<PossibleEnd> = doubts.map(|(doubt, _)| doubt).collect();
+    let doubts = doubts(observation, waits, &observed, kind, is_of_fifo);
     (!is_meant).then(|| Deadlock {
         kind,
         certainty: if doubts.is_empty() {
@@ -310,6 +294,39 @@ fn deadlock(
             .collect(),
         waiting: waiting.into_iter().map(Observed::who).collect(),
     })
+}
+
+/// What might end a deadlock of these processes.
+fn doubts(
+    observation: &Observation,
+    waits: &BTreeMap<i32, Vec<WaitReason>>,
+    observed: &[&Observed],
+    kind: DeadlockKind,
+    is_of_fifo: bool,
+) -> Vec<PossibleEnd> {
+    let hides_any = observation.hidden > 0 || !observation.silent.is_empty();
+    let is_hidden = observation.hides_processes
+        || observed.iter().any(|process| process.unseen != Unseen::None)
+        // Anybody may have opened it.
+        || hides_any && is_of_fifo;
+    let requests = || REQUESTS.iter().copied().chain(REAL_TIME);
+    let may_handle = |process: &&Observed| requests().any(|signal| process.handles(signal));
+    let is_limited = |process: &&Observed| has_timeout(observation, process);
+    let doubts = [
+        (PossibleEnd::HiddenProcess, is_hidden),
+        (PossibleEnd::SignalHandler, observed.iter().any(may_handle)),
+        (PossibleEnd::Timeout, observed.iter().any(is_limited)),
+        (
+            PossibleEnd::Ancestor,
+            goes_on_above(observation, waits, observed),
+        ),
+        (
+            PossibleEnd::Anybody,
+            kind.may_be_ended_by_anybody() || is_of_fifo,
+        ),
+    ];
+    let doubts = doubts.into_iter().filter(|(_, holds)| *holds);
+    doubts.map(|(doubt, _)| doubt).collect()
 }
 
 fn kind(waits: &BTreeMap<i32, Vec<WaitReason>>, core: &BTreeSet<i32>) -> DeadlockKind {
@@ -352,6 +369,30 @@ fn has_timeout(observation: &Observation, observed: &Observed) -> bool {
     let ancestors = observed.ancestors.iter();
     let mut above = ancestors.filter_map(|pid| observation.find(*pid));
     above.any(|process| process.is_asked && process.process.name == TIMEOUT)
+}
+
+/// Whether a process above these, as part of what was asked for, runs now and then or waits for a timer: it may end
+/// them, as Python's subprocess.run() does after its `timeout`. Not the shell of a terminal, which is not asked for.
+fn goes_on_above(
+    observation: &Observation,
+    waits: &BTreeMap<i32, Vec<WaitReason>>,
+    members: &[&Observed],
+) -> bool {
+    let above = members.iter().flat_map(|member| &member.ancestors);
+    let above = above.filter(|pid| !waits.contains_key(pid));
+    let mut above = above.filter_map(|pid| observation.find(*pid));
+    above.any(|process| {
+        let is_timed = |state: &ThreadState| {
+            let outside = match state {
+                ThreadState::Waiting(BlockedOn::Pipes { or, .. }) => *or,
+                ThreadState::Waiting(BlockedOn::Outside(outside)) => Some(*outside),
+                _ => None,
+            };
+            outside.is_some_and(Outside::may_be_timer)
+        };
+        let goes_on = !process.is_frozen || process.threads.iter().any(is_timed);
+        process.is_asked && !process.has_ended && goes_on
+    })
 }
 
 /// Whether a process may have set a timer, whose signal lets it send. Who handles SIGVTALRM too handles all

@@ -5,8 +5,7 @@ use std::time::Instant;
 
 use pipespeed_host::CpuList;
 
-use crate::proc::{Proc, ProcessId};
-use crate::sample::ticks;
+use crate::proc::{Proc, ProcessId, ticks};
 
 /// What uses fewer processors explains no wait for one.
 const MIN_USED: f64 = 0.1;

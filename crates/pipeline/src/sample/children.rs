@@ -12,8 +12,8 @@ use rustix::time::{ClockId, clock_gettime};
 pub(crate) use self::child_slice::ChildSlice;
 use super::counters::MIN_PENDING;
 use super::counts::{SampledActivity, activity};
-use super::ticks;
 use crate::graph::{HeldEnds, Process};
+use crate::proc::ticks;
 use crate::proc::{LinkId, Proc, Stat};
 use crate::wait::{BlockedOn, Outside, ThreadState, examine};
 

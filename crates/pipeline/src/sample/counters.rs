@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use super::ticks;
 use crate::graph::HeldEnds;
 use crate::proc::files::{FdBudget, ProcessFiles, SchedStat, ThreadFiles};
+use crate::proc::ticks;
 use crate::proc::{Io, Proc};
 use crate::wait::{ThreadSample, ThreadState, examine_files};
 

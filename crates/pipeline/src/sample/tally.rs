@@ -19,9 +19,10 @@ use super::counters::{At, Counters, OwnIo, WatchedThread, counters};
 use super::counts::StateCounts;
 use super::limits::ProcessorLimits;
 use super::slice::Slice;
-use super::{Observed, Start, ticks};
+use super::{Observed, Start};
 use crate::graph::{LinkSide, Process};
 use crate::proc::files::{CachedFile, FdBudget, ProcessFiles};
+use crate::proc::ticks;
 use crate::proc::{Io, LinkId, Proc, ProcessId};
 use crate::wait::ThreadState;
 

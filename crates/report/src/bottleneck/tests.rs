@@ -1,4 +1,4 @@
-use pipespeed_pipeline::diagnosis::{LargestUser, PausingStage, Room};
+use pipespeed_pipeline::diagnosis::{PausingStage, Room};
 use pipespeed_pipeline::fixtures;
 use pipespeed_pipeline::processors::Quota;
 

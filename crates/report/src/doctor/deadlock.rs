@@ -54,6 +54,9 @@ pub(super) fn deadlock_text(
             }
             PossibleEnd::SignalHandler => "a signal handler of one of them may read or write",
             PossibleEnd::Timeout => "timeout(1) may end one of them",
+            PossibleEnd::Ancestor => {
+                "a process that has started one of them goes on, and may end it"
+            }
             PossibleEnd::Anybody => "a program or a person from outside may end this",
         });
         let doubts = list(doubts.map(str::to_owned));

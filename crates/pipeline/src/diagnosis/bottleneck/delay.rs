@@ -433,7 +433,7 @@ fn largest_other<'a>(
     stages: &[&Observed],
     place: &CpuList,
 ) -> Option<&'a ProcessorUser> {
-    let is_whole = observation.load.0.keys().all(|cpu| place.contains(*cpu));
+    let is_whole = observation.load.are_all(place);
     let is_own = |pid: i32| {
         let is_stage = stages.iter().any(|stage| stage.process.id.pid == pid);
         is_stage || observation.asked == Some(pid)
@@ -443,6 +443,54 @@ fn largest_other<'a>(
         let is_here = is_whole || is_confined(user.allowed.as_ref(), Some(place));
         is_here && !is_own(user.id.pid) && !user.ancestors.iter().any(|pid| is_own(*pid))
     })
+}
+
+/// The number of stages that use these processors and no others at the same time.
+fn count_sharing(
+    observation: &Observation,
+    stages: &[&Observed],
+    stage: &Observed,
+    place: &CpuList,
+) -> usize {
+    let is_whole = observation.load.are_all(place);
+    let sharing = stages.iter().copied().filter(|other| {
+        let shares = shares_of(other);
+        let is_there = is_whole || is_confined(other.allowed.as_ref(), Some(place));
+        is_there && shares.runs + shares.queued >= MIN_ACTIVE
+    });
+    let count = beside(observation, stage, sharing.map(|other| (other, 1.0)));
+    // Of some it is not known to the millisecond when they were there.
+    (count - 0.1).ceil() as usize
+}
+
+/// That others use so many of the processors that a stage may use.
+fn by_others(
+    observation: &Observation,
+    stages: &[&Observed],
+    stage: &Observed,
+    allowed: &CpuList,
+    processors: f64,
+) -> Delay {
+    let user = largest_other(observation, stages, allowed);
+    Delay::Others {
+        allowed: allowed.clone(),
+        processors,
+        largest: user.map(|user| LargestUser {
+            who: Who {
+                pid: user.id.pid,
+                name: user.name.clone(),
+            },
+            used: user.processors.min(processors),
+            is_kernel: user.is_kernel,
+        }),
+        may_be_siblings: match user {
+            Some(user) => stage
+                .starters
+                .iter()
+                .any(|pid| user.ancestors.contains(pid)),
+            None => !stage.starters.is_empty(),
+        },
+    }
 }
 
 /// The number of processors that other processes must use at least to explain why threads of a stage wait.
@@ -497,15 +545,7 @@ pub(super) fn delay(
     let others = (busy - steal - own_load(observation, stages, place))
         .min(left)
         .max(0.0);
-    let is_part = usages.len() < observation.load.0.len();
-    let sharing = stages.iter().copied().filter(|other| {
-        let shares = shares_of(other);
-        let is_there = !is_part || is_confined(other.allowed.as_ref(), place);
-        is_there && shares.runs + shares.queued >= MIN_ACTIVE
-    });
-    let count = beside(observation, stage, sharing.map(|other| (other, 1.0)));
-    // Of some it is not known to the millisecond when they were there.
-    let count = (count - 0.1).ceil() as usize;
+    let count = count_sharing(observation, stages, stage, allowed);
     let fills_them =
         stage.threads.len() > 1 && load_of(stage) >= MIN_OWN_LOAD * usages.len() as f64;
     if usages.is_empty() {
@@ -519,26 +559,7 @@ pub(super) fn delay(
             && !share_them
             && others >= least_others(observation, stages, stage, usages.len())
     {
-        let largest = largest_other(observation, stages, allowed);
-        Delay::Others {
-            allowed: allowed.clone(),
-            processors: others,
-            largest: largest.map(|user| LargestUser {
-                who: Who {
-                    pid: user.id.pid,
-                    name: user.name.clone(),
-                },
-                used: user.processors.min(others),
-                is_kernel: user.is_kernel,
-            }),
-            may_be_siblings: match largest {
-                Some(user) => stage
-                    .starters
-                    .iter()
-                    .any(|pid| user.ancestors.contains(pid)),
-                None => !stage.starters.is_empty(),
-            },
-        }
+        by_others(observation, stages, stage, allowed, others)
     } else if let Some(quota) = quota {
         Delay::Quota(quota)
     } else if (count > usages.len() || share_them || fills_them)

@@ -294,6 +294,26 @@ fn a_thread_that_waits_for_another_one_changes_nothing() {
     assert_eq!(kinds(vec![alone]), []);
 }
 
+/// `subprocess.run(..., timeout=60)`, and a script that goes on while a job of it is stuck.
+#[test]
+fn what_has_started_them_may_end_them() {
+    let doubts = |above: Observed| {
+        let mut both = pair(on_room(1), on_room(2));
+        both[1].ancestors = vec![9, 1];
+        both.push(above);
+        deadlocks(&observation(both)).remove(0).doubts
+    };
+    let above = |thread: ThreadState| frozen(process(9, "above", vec![reads(7, 3)]), thread);
+    let with_timeout = above(on_outside(Outside::Timer));
+    assert_eq!(doubts(with_timeout), [PossibleEnd::Ancestor]);
+    assert_eq!(doubts(above(on_outside(Outside::Event))), []);
+    let mut runs = above(on_outside(Outside::Event));
+    runs.is_frozen = false;
+    assert_eq!(doubts(runs.clone()), [PossibleEnd::Ancestor]);
+    runs.is_asked = false;
+    assert_eq!(doubts(runs), []);
+}
+
 /// A coprocess that reads a FIFO, whose write end the shell keeps for others.
 #[test]
 fn anybody_may_end_a_wait_at_a_fifo() {
