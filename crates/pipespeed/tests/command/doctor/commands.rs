@@ -153,13 +153,17 @@ fn a_stuck_command_is_left_alone_without_kill() {
     assert!(mark.processes().iter().any(|(_, line)| is_cat(line)));
 }
 
-/// Anybody may open a FIFO, or continue what is stopped; timeout(1) ends by itself.
+/// Anybody may open a FIFO, or continue what is stopped; timeout(1) and a script that goes on may end it.
 #[test]
 fn what_something_outside_may_end_is_not_killed() {
     for (script, words) in [
         (WAITS_FOR_FIFO, "from outside may end this"),
         ("kill -STOP $$; true", "from outside may end this"),
         ("timeout 1000 sh -c ': | cat 3>/dev/stdin'", "timeout(1)"),
+        (
+            "{ : | cat 3>/dev/stdin; } & for step in $(seq 5000); do sleep 0.1; done",
+            "a process that has started one of them goes on",
+        ),
     ] {
         let mut command = doctor("--time 0.3 --kill", script);
         let mark = Mark::on(&mut command);
