@@ -228,6 +228,18 @@ pub enum ThreadState {
     Waiting(BlockedOn),
 }
 
+impl ThreadState {
+    /// Whether a timeout ends its wait, or may.
+    pub(crate) fn may_time_out(&self) -> bool {
+        let outside = match self {
+            ThreadState::Waiting(BlockedOn::Pipes { or, .. }) => *or,
+            ThreadState::Waiting(BlockedOn::Outside(outside)) => Some(*outside),
+            _ => None,
+        };
+        outside.is_some_and(Outside::may_be_timer)
+    }
+}
+
 /// The state of a thread, and whether it sleeps in a call whose bytes the kernel does not
 /// count. `None` if it has ended.
 pub fn examine(proc: &Proc, pid: i32, tid: i32, ends: &HeldEnds) -> Option<(ThreadState, bool)> {

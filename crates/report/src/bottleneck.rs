@@ -368,6 +368,7 @@ fn describe_delay(delay: &Delay, is_one: bool) -> String {
             stages,
             largest,
             used,
+            next,
             are_children,
             allowed,
             processors,
@@ -401,9 +402,17 @@ fn describe_delay(delay: &Delay, is_one: bool) -> String {
                     significant(*used)
                 )
             } else {
-                "so less work in any of them may help".to_owned()
+                let names = [largest].into_iter().chain(next);
+                let names = names.map(|Who { pid, name }| format!("{name} (pid {pid})"));
+                let which = if next.is_empty() {
+                    "it"
+                } else {
+                    "any of these"
+                };
+                let names = list(names);
+                format!("most of all {names}, so less work in {which} may help")
             };
-            format!("{stages} stages share {place}, {less}")
+            format!("{stages} processes share {place}, {less}")
         }
         Delay::Unknown if is_one => UNKNOWN_DELAY.to_owned(),
         Delay::Unknown => UNKNOWN_DELAYS.to_owned(),

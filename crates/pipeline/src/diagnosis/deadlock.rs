@@ -192,7 +192,7 @@ pub(super) fn deadlocks(observation: &Observation) -> Vec<Deadlock> {
 pub(super) fn may_go_on(observation: &Observation, deadlock: &Deadlock) -> bool {
     let mut members = deadlock.members.iter();
     deadlock.kind == DeadlockKind::AllRead
-        && members.any(|member| observation.find(member.who.pid).is_some_and(may_have_timer))
+        && members.any(|member| observation.find(member.who.pid).is_some_and(may_have_alarm))
 }
 
 /// The side of the pipe for which a process waits, unless it may be another one.
@@ -382,22 +382,14 @@ fn goes_on_above(
     let above = above.filter(|pid| !waits.contains_key(pid));
     let mut above = above.filter_map(|pid| observation.find(*pid));
     above.any(|process| {
-        let is_timed = |state: &ThreadState| {
-            let outside = match state {
-                ThreadState::Waiting(BlockedOn::Pipes { or, .. }) => *or,
-                ThreadState::Waiting(BlockedOn::Outside(outside)) => Some(*outside),
-                _ => None,
-            };
-            outside.is_some_and(Outside::may_be_timer)
-        };
-        let goes_on = !process.is_frozen || process.threads.iter().any(is_timed);
+        let goes_on = !process.is_frozen || process.threads.iter().any(ThreadState::may_time_out);
         process.is_asked && !process.has_ended && goes_on
     })
 }
 
 /// Whether a process may have set a timer, whose signal lets it send. Who handles SIGVTALRM too handles all
 /// signals that end a process, as sort(1) and programs in Go do.
-fn may_have_timer(observed: &Observed) -> bool {
+pub(super) fn may_have_alarm(observed: &Observed) -> bool {
     observed.handles(libc::SIGALRM) && !observed.handles(libc::SIGVTALRM)
 }
 

@@ -200,6 +200,14 @@ impl Finding {
         self.is_stuck() && !is_likely
     }
 
+    /// Whether it is not stuck, or what nobody reads may be read by itself later.
+    pub fn may_go_on(&self) -> bool {
+        match self {
+            Finding::Unread(unread) => !unread.has_lasted || !unread.are_readers_idle,
+            _ => !self.is_stuck(),
+        }
+    }
+
     /// Notes that what nobody reads has been so for as long as may be waited: then it counts as stuck,
     /// and as certainly stuck only if its readers did nothing else for as long.
     pub fn has_lasted(&mut self, are_readers_idle: bool) {

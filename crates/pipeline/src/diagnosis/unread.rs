@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde::Serialize;
 
-use super::deadlock::TIMEOUT;
+use super::deadlock::{TIMEOUT, may_have_alarm};
 use super::{Observed, Who};
 use crate::graph::{LinkSide, Node};
 use crate::observe::Observation;
@@ -35,7 +35,7 @@ pub struct Unread {
     /// debugger or a server.
     pub may_be_read: bool,
     /// Whether no reader moved any bytes, ran for more than 1 % of the time, or waited for anybody
-    /// who was not asked for.
+    /// who was not asked for, nor for a time unless it waits for the writer's end, too.
     pub are_readers_idle: bool,
     /// Whether it has lasted for as long as was asked for: see [`Finding::has_lasted`].
     ///
@@ -134,16 +134,17 @@ pub(super) fn find(observation: &Observation, tied: &BTreeSet<i32>) -> Vec<Unrea
         if !is_asked || readers.is_empty() || was_read || reads_later {
             continue;
         }
-        let are_readers_idle = !may_time_out(writer)
-            && readers
-                .iter()
-                .all(|reader| does_nothing(observation, reader));
         let awaits_server = readers.iter().any(|reader| awaits_server(reader, writer));
         let may_come = readers.iter().any(|process| is_next(process));
         let readers: Vec<(&Observed, IdleReader)> = readers
             .into_iter()
             .map(|reader| (reader, idle_reader(observation, reader, writer, pipe.id)))
             .collect();
+        let are_readers_idle = !may_time_out(writer)
+            && readers.iter().all(|(reader, idle)| {
+                // One that waits for the writer's end won't read before, whatever its other threads do.
+                does_nothing(observation, reader) && (idle.child.is_some() || !has_timer(reader))
+            });
         let may_read = readers
             .iter()
             .any(|(reader, idle)| idle.may_read() && !child_waits_for(observation, reader, writer));
@@ -206,6 +207,11 @@ fn may_time_out(process: &Observed) -> bool {
     process.threads.iter().any(is_timed)
 }
 
+/// Whether a thread of a process waits for a time, among other things, or a signal may wake it after one.
+fn has_timer(process: &Observed) -> bool {
+    process.threads.iter().any(ThreadState::may_time_out) || may_have_alarm(process)
+}
+
 /// Whether a process moved no bytes, hardly ran, and waits for nobody outside of what was asked for.
 fn does_nothing(observation: &Observation, process: &Observed) -> bool {
     const MAX_RUNNING: f64 = 0.01;
@@ -223,13 +229,37 @@ fn does_nothing(observation: &Observation, process: &Observed) -> bool {
     // By a futex in memory that others may share.
     let shared = ThreadState::Waiting(BlockedOn::Outside(Outside::Lock));
     let waits_outside = waits_outside || process.threads.contains(&shared);
-    let waits_on_others = process.on.iter().any(|on| is_outside(on.pipe, on.side));
+    let waits_on_others = process.on.iter().any(|on| is_outside(on.pipe, on.side))
+        || is_event_loop(process) && has_outer_socket(observation, process);
     moves_nothing
         && !process.splices
         && !process.watches_others
         && process.ran_s <= MAX_RUNNING * process.counted_s
         && !waits_outside
         && !waits_on_others
+}
+
+/// Whether a thread waits for events, of which it can't be seen which: those of sockets may be among them.
+fn is_event_loop(process: &Observed) -> bool {
+    let waits_for = |state: &ThreadState| match state {
+        ThreadState::Waiting(BlockedOn::Outside(outside)) => Some(*outside),
+        ThreadState::Waiting(BlockedOn::Pipes { or, .. }) => *or,
+        _ => None,
+    };
+    let mut waits = process.threads.iter().filter_map(waits_for);
+    waits.any(|outside| matches!(outside, Outside::Event | Outside::EventOrTimer))
+}
+
+/// Whether a process is connected with somebody who was not asked for.
+fn has_outer_socket(observation: &Observation, process: &Observed) -> bool {
+    let mut links = process.process.ends.iter().map(|end| end.pipe);
+    !process.process.remotes.is_empty()
+        || links.any(|link| {
+            let mut others = [LinkSide::Input, LinkSide::Room]
+                .into_iter()
+                .flat_map(|side| observation.holders(link, side));
+            link.is_socket() && others.any(|other| !other.is_asked)
+        })
 }
 
 /// The descriptor by which a process has this side of a link, the first of several.

@@ -373,17 +373,19 @@ impl Doctor<'_> {
     }
 
     /// Reports on a command only if the same process is stuck for this long, or waits as long to write
-    /// what nobody reads.
+    /// what nobody reads. If a reader may go on by itself, the command is waited for all the same.
     fn guard(&mut self, mut command: Started, limit: Duration) -> anyhow::Result<()> {
         let window = (limit / 4).clamp(MIN_WINDOW, MAX_WINDOW).min(limit);
         let (mut waiting, mut certain) = (Stuck::default(), Stuck::default());
+        let mut reported: Option<anyhow::Result<()>> = None;
         loop {
             let observation = match self.observe_command(&command, window) {
                 Ok(observation) => observation,
                 Err(error) => return self.leave_unexamined(command, error),
             };
             if self.is_over(&command) {
-                return exit_as(wait(&Proc::default(), &self.interrupt, &mut command)?);
+                let status = wait(&Proc::default(), &self.interrupt, &mut command)?;
+                return reported.unwrap_or(Ok(())).and_then(|()| exit_as(status));
             }
             let mut findings = conclude(&observation);
             let members = |is_certain: bool| {
@@ -399,11 +401,24 @@ impl Doctor<'_> {
                 for finding in &mut findings {
                     finding.has_lasted(certain_time >= limit);
                 }
+                let may_go_on = findings.iter().all(Finding::may_go_on);
+                if may_go_on && reported.is_some() {
+                    continue;
+                }
                 let seconds = significant(time.as_secs_f64());
+                let has_been = if may_go_on {
+                    "may have been"
+                } else {
+                    "has been"
+                };
                 say(&format!(
-                    "pipespeed: the command has been stuck for {seconds} s"
+                    "pipespeed: the command {has_been} stuck for {seconds} s"
                 ));
-                return self.conclude(command, &observation, &findings);
+                if !may_go_on {
+                    return self.conclude(command, &observation, &findings);
+                }
+                reported = Some(self.report(&observation, &findings));
+                say("pipespeed: a reader may go on by itself: waiting for the command");
             }
         }
     }

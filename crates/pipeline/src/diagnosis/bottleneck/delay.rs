@@ -40,6 +40,8 @@ const MIN_ACTIVE: f64 = 0.05;
 const MIN_OWN_LOAD: f64 = 0.6;
 /// Processors that are idle for this share of the time are to be had.
 const MIN_IDLE: f64 = 0.25;
+/// Of several that share processors, so many are named besides the largest.
+const MAX_NEXT: usize = 2;
 /// Children or threads that use more processors than this run at once.
 const MIN_AT_ONCE: f64 = 1.1;
 
@@ -67,14 +69,17 @@ pub enum Delay {
         /// The share of the time of its processors.
         steal: f64,
     },
-    /// The stages of the process group's pipelines share too few processors, or the threads or children of one do.
+    /// The stages of the process group's pipelines, and what the same command has started, share too few processors, or
+    /// the threads or children of one do.
     OwnStages {
-        /// The number of stages, of all pipelines in the process group, that use no others.
+        /// The number of these that use no others.
         stages: usize,
         /// The one that uses most of them.
         largest: Who,
         /// How much of them it uses, in processors.
         used: f64,
+        /// Those that use most of the rest, the busiest first.
+        next: Vec<Who>,
         /// Whether that are several children of it at once.
         are_children: bool,
         /// The processors that it may use.
@@ -533,7 +538,7 @@ pub(super) fn delay(
     let stages = &with_neighbours(observation, stages, stage)[..];
     let mut loads = loads(stages);
     loads.retain(|load| may_run_on(load.stage, place));
-    let largest = loads.iter().max_by(|a, b| a.total().total_cmp(&b.total()));
+    loads.sort_by(|a, b| b.total().total_cmp(&a.total()));
     let children = stage.children.as_ref();
     let share_them = children.is_some_and(|children| use_share(children, MIN_OWN_LOAD, &usages));
     let busy: f64 = usages.iter().map(|usage| usage.busy).sum();
@@ -565,7 +570,11 @@ pub(super) fn delay(
     } else if (count > usages.len() || share_them || fills_them)
         && busy >= MIN_BUSY * usages.len() as f64
     {
-        let largest = largest.copied().unwrap_or(StageLoad::none(stage));
+        let (largest, next) = match &loads[..] {
+            [largest, next @ ..] => (*largest, &next[..next.len().min(MAX_NEXT)]),
+            [] => (StageLoad::none(stage), &[][..]),
+        };
+        let next = next.iter().filter(|load| load.total() >= MIN_FOREIGN);
         let are_children = largest.children >= MIN_AT_ONCE;
         let used = if are_children {
             largest.children
@@ -576,6 +585,7 @@ pub(super) fn delay(
             stages: count.max(1),
             largest: largest.stage.who(),
             used: used.min(usages.len() as f64),
+            next: next.map(|load| load.stage.who()).collect(),
             are_children,
             allowed: allowed.clone(),
             processors: usages.len(),

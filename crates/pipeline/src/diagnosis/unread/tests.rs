@@ -413,12 +413,26 @@ fn whoever_may_be_woken_from_outside_is_not_said_to_do_nothing() {
         };
         unread.are_readers_idle
     };
-    let idle = || {
-        let mut reader = reader(on_outside(Outside::EventOrTimer));
+    let idle_in = |thread: ThreadState| {
+        let mut reader = reader(thread);
         reader.io = Some(Io::default());
         reader
     };
+    let idle = || idle_in(on_outside(Outside::Event));
     assert!(are_idle(blocked(), idle()));
+    for timed in [Outside::EventOrTimer, Outside::LockOrTimer] {
+        assert!(!are_idle(blocked(), idle_in(on_outside(timed))));
+    }
+    let mut with_alarm = idle();
+    with_alarm.handled_signals = 1 << (libc::SIGALRM - 1);
+    assert!(!are_idle(blocked(), with_alarm));
+    // The client of a server elsewhere.
+    let mut connected = idle();
+    connected
+        .process
+        .remotes
+        .insert("192.0.2.1:80".parse().unwrap());
+    assert!(!are_idle(blocked(), connected));
     let mut watches = idle();
     watches.watches_others = true;
     assert!(!are_idle(blocked(), watches));

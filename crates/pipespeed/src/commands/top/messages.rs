@@ -6,6 +6,7 @@
 //! behind is printed for as long as it lasts.
 
 use std::ffi::CStr;
+use std::fs::File;
 use std::io::{self, IsTerminal, PipeReader, PipeWriter, Read, Seek, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -16,15 +17,15 @@ use pipespeed_base::orphan::{block_signals, leave_all_but, run_orphan};
 use pipespeed_base::output::Patient;
 use pipespeed_base::process::is_any_ready;
 use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::fs::fstatvfs;
 use rustix::io::ioctl_fionbio;
 use rustix::process::getpid;
-use tempfile::SpooledTempFile;
 
 /// Name of the process, for ps(1).
 const NAME: &CStr = c"pipespeed-top";
 /// A pipe holds no more, in bytes, unless root has raised the limit.
 const MAX_PIPE: usize = 1 << 20;
-/// More than this, in bytes, is kept on disk.
+/// What is more than this, in bytes, is kept on disk.
 const MAX_IN_MEMORY: usize = 16 << 20;
 /// How long a terminal that takes nothing is waited for after a signal.
 const MAX_WAIT_AFTER_SIGNAL: Timespec = Timespec {
@@ -55,7 +56,7 @@ impl TerminalMessages {
             terminal,
             messages: Some(messages),
             requests: Some(answers),
-            kept: Some(Kept::new()),
+            kept: Some(Kept::default()),
         };
         run_orphan(|| {
             block_signals()?;
@@ -204,10 +205,15 @@ impl Relay {
     }
 
     fn take(&mut self, bytes: &[u8]) {
-        match &mut self.kept {
+        let left = match &mut self.kept {
             Some(kept) => kept.add(bytes),
+            None => bytes,
+        };
+        if !left.is_empty() {
+            // What can't be kept disturbs the screen.
+            self.print_kept();
             // A terminal that is gone takes nothing, and the command goes on.
-            None => drop(Patient::new(&self.terminal).write_all(bytes)),
+            let _ = Patient::new(&self.terminal).write_all(left);
         }
     }
 
@@ -219,37 +225,60 @@ impl Relay {
 }
 
 /// Messages that are not printed yet.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Kept {
-    spool: SpooledTempFile,
+    first: Vec<u8>,
+    /// What follows. `None` if there is nothing, or no disk takes it.
+    disk: Option<File>,
     /// What the disk did not take.
-    rest: Vec<u8>,
+    last: Vec<u8>,
 }
 
 impl Kept {
-    fn new() -> Self {
-        Kept {
-            spool: SpooledTempFile::new(MAX_IN_MEMORY),
-            rest: Vec::new(),
+    /// Returns those that can't be kept.
+    fn add<'a>(&mut self, bytes: &'a [u8]) -> &'a [u8] {
+        let has_room = self.first.len() + bytes.len() <= MAX_IN_MEMORY;
+        if has_room && self.disk.is_none() && self.last.is_empty() {
+            return extend(&mut self.first, bytes);
         }
-    }
-
-    fn add(&mut self, mut bytes: &[u8]) {
-        while self.rest.is_empty()
-            && !bytes.is_empty()
-            && let Ok(count) = self.spool.write(bytes)
-            && count > 0
-        {
-            bytes = &bytes[count..];
+        let mut left = bytes;
+        if self.last.is_empty() {
+            self.disk = self.disk.take().or_else(|| tempfile::tempfile().ok());
+            while let Some(disk) = &mut self.disk
+                && !left.is_empty()
+                && leaves_room(disk)
+                && let Ok(count) = disk.write(left)
+                && count > 0
+            {
+                left = &left[count..];
+            }
         }
-        self.rest.extend_from_slice(bytes);
+        extend(&mut self.last, left)
     }
 
     fn print(mut self, into: &mut impl Write) -> io::Result<()> {
-        self.spool.rewind()?;
-        io::copy(&mut self.spool, into)?;
-        into.write_all(&self.rest)
+        into.write_all(&self.first)?;
+        if let Some(disk) = &mut self.disk {
+            disk.rewind()?;
+            io::copy(disk, into)?;
+        }
+        into.write_all(&self.last)
     }
+}
+
+/// Adds bytes, and returns those for which there is no memory.
+fn extend<'a>(all: &mut Vec<u8>, bytes: &'a [u8]) -> &'a [u8] {
+    if all.try_reserve(bytes.len()).is_err() {
+        return bytes;
+    }
+    all.extend_from_slice(bytes);
+    &[]
+}
+
+/// Whether a disk has more room left than this file takes: others need some, too.
+fn leaves_room(mut file: &File) -> bool {
+    let taken = file.stream_position().unwrap_or(u64::MAX);
+    fstatvfs(file).is_ok_and(|disk| disk.f_bavail * disk.f_frsize > taken)
 }
 
 #[cfg(test)]
@@ -257,16 +286,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_disk_does_not_take_stays_in_memory() {
-        let mut kept = Kept {
-            spool: SpooledTempFile::new_in(4, "/no/such/directory"),
-            rest: Vec::new(),
-        };
-        for bytes in [b"one\n", b"two\n", b"six\n"] {
-            kept.add(bytes);
+    fn messages_keep_their_order_wherever_they_are_kept() {
+        let line = vec![b'a'; MAX_IN_MEMORY / 2];
+        let mut kept = Kept::default();
+        let mut added = Vec::new();
+        for byte in 0..5 {
+            let mut line = line.clone();
+            line[0] = byte;
+            assert!(kept.add(&line).is_empty());
+            added.extend(line);
         }
+        // As of a full disk.
+        kept.last.push(b'b');
+        assert!(kept.add(b"c").is_empty());
+        added.extend(b"bc");
+        assert!(kept.disk.is_some());
         let mut printed = Vec::new();
         kept.print(&mut printed).unwrap();
-        assert_eq!(printed, b"one\ntwo\nsix\n");
+        assert!(printed == added);
     }
 }

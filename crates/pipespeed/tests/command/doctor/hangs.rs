@@ -419,6 +419,22 @@ fn output_that_nobody_reads_counts_as_stuck_once_it_has_lasted() {
     let works = leaves_output("time.sleep(0.001) or sum(range(2000))");
     let command = format!("timeout 8 {works}");
     let outcome = run_alone(doctor(options, &command));
+    assert_eq!(outcome.code, Some(124), "{outcome:#?}");
     let text = outcome.unwrapped_err();
-    assert!(!text.contains("--kill ended"), "{text}");
+    assert_contains(&text, &["PROBABLY STUCK: ", "waiting for the command"]);
+    assert_eq!(text.matches("PROBABLY").count(), 1, "{text}");
+    // So is one that pauses, and its command's status is passed on.
+    for pause in [
+        "time.sleep(4)",
+        "threading.Event().wait(4)",
+        "asyncio.run(asyncio.sleep(4))",
+        "signal.signal(signal.SIGALRM, lambda *_: None), signal.alarm(4), signal.pause()",
+    ] {
+        let program = format!(
+            "import asyncio, signal, sys, threading, time; {pause}; sys.exit(len(sys.stdin.read()) % 251)"
+        );
+        let command = format!("head -c 3000000 /dev/zero | python3 -c \"{program}\"");
+        let outcome = run_alone(doctor(options, &command));
+        assert_eq!(outcome.code, Some(3_000_000 % 251), "{pause}: {outcome:#?}");
+    }
 }

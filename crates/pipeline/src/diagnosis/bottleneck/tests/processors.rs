@@ -286,6 +286,7 @@ fn what_keeps_a_stage_from_running_is_named() {
             name: "s2".to_owned(),
         },
         used: 0.5,
+        next: Vec::new(),
         are_children: false,
         allowed: allowed.clone().unwrap(),
         processors: 1,
