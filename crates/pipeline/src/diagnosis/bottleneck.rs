@@ -225,9 +225,15 @@ fn is_unused(observation: &Observation, pipe: LinkId) -> bool {
         on.any(|on| (on.pipe, on.side) == (pipe, side) && on.share > 0.0)
     };
     // Mostly one direction of a connection is used at a time.
-    if pipe.is_direction() || observation.is_sign_of_life(pipe) {
+    let is_sign = observation.is_sign_of_life(pipe);
+    if is_sign || pipe.is_direction() {
         let link = observation.link(pipe);
         let has_data = link.is_some_and(|link| link.unread.is_some_and(|bytes| bytes > 0));
+        // A worker that waits for its client looks at a sign of life beside it.
+        let waits = |process: &Observed, side: LinkSide| {
+            let is_beside = is_sign && process.polled.contains(&(pipe, side));
+            !is_beside && waits(process, side)
+        };
         let mut all = observation.processes.iter();
         let is_waited_on =
             all.any(|process| waits(process, LinkSide::Input) || waits(process, LinkSide::Room));

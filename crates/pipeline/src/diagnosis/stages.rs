@@ -235,6 +235,8 @@ pub enum TooShort {
     },
     /// The look.
     Look,
+    /// The part of the look before all that was asked for had ended.
+    Life,
 }
 
 impl Observation {
@@ -325,8 +327,15 @@ impl Observation {
         match self.short_lived_pipes() {
             count @ 1.. if !has_pipelines => Some(TooShort::Pipelines { pipes: count }),
             _ if (has_pipelines || is_alone) && self.is_too_short() => Some(TooShort::Look),
+            _ if !has_pipelines && !is_alone && self.has_ended() => Some(TooShort::Life),
             _ => None,
         }
+    }
+
+    /// Whether all that was asked for has ended.
+    fn has_ended(&self) -> bool {
+        let mut asked = self.processes.iter().filter(|process| process.is_asked);
+        !self.is_survey && asked.next().is_some() && self.living().all(|living| !living.is_asked)
     }
 
     /// The number of pipes that were seen between short-lived processes, as in a loop of short

@@ -199,6 +199,7 @@ impl Observer<'_> {
                     tally.reexamine();
                 }
                 tally.process = process.clone();
+                tally.ancestors = self.scanner.graph.family(id.pid);
                 tally.may_have_changed = false;
             }
         }
@@ -225,11 +226,13 @@ impl Observer<'_> {
     }
 
     fn tally(&mut self, process: Process, is_start: bool) -> Tally {
-        let tally = if is_start {
+        let ancestors = self.scanner.graph.family(process.id.pid);
+        let mut tally = if is_start {
             Tally::new(self.proc, process, true, &self.fd_budget)
         } else {
             Tally::new_since(self.proc, process, self.began, &self.fd_budget)
         };
+        tally.ancestors = ancestors;
         for groups in &tally.groups {
             self.quotas.add(self.proc, groups);
         }
@@ -387,6 +390,18 @@ impl Observer<'_> {
         registered::leave_wakes(processes, |link, side| graph.holders(link, side).collect());
     }
 
+    /// The ancestors of a process, or those that it had, without those that observe.
+    fn ancestors(&self, tally: &Tally) -> Vec<i32> {
+        let (id, graph) = (tally.process.id, &self.scanner.graph);
+        let mut ancestors = if graph.is_running(id) {
+            graph.family(id.pid)
+        } else {
+            tally.ancestors.clone()
+        };
+        ancestors.retain(|pid| !self.plan.excluded.contains(pid));
+        ancestors
+    }
+
     pub(crate) fn observation(&mut self) -> Observation {
         let mut replaced: BTreeSet<ProcessId> = self.tallies.keys().copied().collect();
         replaced.retain(|id| is_replaced(&self.tallies, *id));
@@ -402,8 +417,7 @@ impl Observer<'_> {
             .map(|tally| {
                 let id = tally.process.id;
                 let now = graph.processes.get(&id.pid).cloned();
-                let mut ancestors = graph.family(id.pid);
-                ancestors.retain(|pid| !self.plan.excluded.contains(pid));
+                let ancestors = self.ancestors(tally);
                 let is_asked = self.asked.contains(&id);
                 let limits = self.limits(tally, &load);
                 Observed {

@@ -36,6 +36,8 @@ const MIN_DISK: f64 = 0.1;
 #[derive(Debug)]
 pub(crate) struct Tally {
     pub(crate) process: Process,
+    /// Its ancestors when it was last seen, the nearest first.
+    pub(crate) ancestors: Vec<i32>,
     /// Refers to this process, even if its number is reused. `None` if there are too few
     /// descriptors.
     directory: Option<CachedFile>,
@@ -120,6 +122,7 @@ impl Tally {
             tried: BTreeSet::new(),
             created: now,
             process,
+            ancestors: Vec::new(),
             is_from_start,
             has_ended: false,
             may_have_changed: false,

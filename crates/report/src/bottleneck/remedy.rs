@@ -97,7 +97,7 @@ pub(super) fn remedy(
         }
         MainActivity::IsStopped => stopped_text(bottleneck, shares),
         MainActivity::WaitsFor(Outside::FifoPeer) => {
-            "Start the program that opens the other end.".to_owned()
+            "It goes on when another program opens the other end.".to_owned()
         }
         MainActivity::WaitsForPipe => "See what is at the other end of that pipe.".to_owned(),
         MainActivity::WaitsFor(_)

@@ -79,6 +79,7 @@ pub(super) fn too_short(observation: &Observation) -> Option<String> {
              the bottleneck.",
             pluralize(pipes, "pipe")
         ),
+        TooShort::Life => "It ended during the look, too early to tell what held it up.".to_owned(),
         TooShort::Look => format!(
             "{}: too short to tell which stage is the bottleneck.",
             pluralize(observation.samples as usize, "sample")
