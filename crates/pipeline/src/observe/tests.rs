@@ -11,7 +11,7 @@ use rustix::process::{Pid, Signal, kill_process_group};
 
 use super::observer::is_replaced;
 use super::*;
-use crate::diagnosis::{Deadlock, DeadlockKind, Finding, diagnose, observe};
+use crate::diagnosis::{Deadlock, DeadlockKind, Finding, TooShort, diagnose, observe};
 use crate::graph::Scanner;
 use crate::live::{Live, Moment};
 use crate::others::OtherProcesses;
@@ -69,6 +69,36 @@ impl Drop for Group {
             let _ = child.wait();
         }
     }
+}
+
+#[test]
+fn what_has_ended_keeps_its_ancestors_and_is_not_judged_alone() {
+    let mut group = Group(Vec::new());
+    let (stdin, open) = std::io::pipe().unwrap();
+    let script = "sh -c 'cat; :'; exec sleep 1000";
+    group.add(&["sh", "-c", script], stdin, Stdio::null());
+    let (proc, outer) = (Proc::default(), group.pid());
+    let child = |pid: i32| proc.children(pid).into_iter().next();
+    let cat = eventually(|| child(child(outer)?)).unwrap();
+    // It ends in the middle.
+    let mut open = Some(open);
+    let mut pauses = 0;
+    let mut pause = |within| {
+        std::thread::sleep(within);
+        pauses += 1;
+        open.take_if(|_| pauses == 8);
+        true
+    };
+    let observation = observe(&proc, &group.plan(1000), &mut pause);
+    let mut all = observation.processes.iter();
+    let ended = all.find(|process| process.process.id.pid == cat).unwrap();
+    assert!(ended.has_ended && ended.is_below(outer), "{ended:?}");
+    assert_eq!(observation.too_short(), None);
+    let mut none_left = observation.clone();
+    for process in &mut none_left.processes {
+        process.has_ended = true;
+    }
+    assert_eq!(none_left.too_short(), Some(TooShort::Life));
 }
 
 /// Two programs that both write more than a pipe holds.
