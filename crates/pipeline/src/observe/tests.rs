@@ -86,7 +86,7 @@ fn what_has_ended_keeps_its_ancestors_and_is_not_judged_alone() {
     let mut pause = |within| {
         std::thread::sleep(within);
         pauses += 1;
-        open.take_if(|_| pauses == 8);
+        open.take_if(|_| pauses == 3);
         true
     };
     let observation = observe(&proc, &group.plan(1000), &mut pause);
