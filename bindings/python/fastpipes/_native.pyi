@@ -43,8 +43,9 @@ class Report:
 class Writer:
     """Output by the fastest way that is correct for whatever reads it.
 
-    file is a descriptor, or anything with fileno(); it stays open, and the caller closes it afterwards. One
-    thread at a time may use a writer. A forked child can't use its parent's: calls raise OSError, and what was
+    file is a descriptor, or an object with fileno() whose bytes are those of its descriptor: not one of gzip.open(),
+    urlopen() or ssl, which raise TypeError. It stays open, and the caller closes it afterwards: a call after that
+    raises ValueError. One thread at a time may use a writer. A forked child can't use its parent's: calls raise OSError, and what was
     written before the fork is sent by the parent only.
 
     method="drained" asserts that every reader copies by read(2), and passes nothing on by splice(2) or
@@ -75,7 +76,7 @@ class Writer:
         """Sends the first n bytes of the memory lent."""
     def write(self, data: Buffer) -> int:
         """Buffers data, and sends full buffers. Returns how many bytes were accepted: all, unless with
-        wait="never"."""
+        wait="never". After any other exception it is not known how many."""
     def flush(self) -> None:
         """Sends what is buffered. Does not wait until it was read."""
     def finish(self) -> None:
@@ -133,7 +134,7 @@ def copy(
     False ends the copy. copy_bytes only reads and writes, for files that are being modified. If bytes
     were taken and not delivered, the exception has them as `undelivered`.
 
-    What src has buffered, as after readline(), comes first; of a text file that is what its `buffer` has, not
+    Both are as a Writer's file. What src has buffered, as after readline(), comes first; of a text file that is what its `buffer` has, not
     what it has decoded. To ask for it, Python may read a pipe or socket once, and waits for data before progress
     is called: pass fileno() if nothing is buffered and that matters. With a limit, read on from src rather than from
     its descriptor."""

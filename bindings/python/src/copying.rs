@@ -12,7 +12,8 @@ use pyo3::types::PyBytes;
 use rustix::fs::{MemfdFlags, memfd_create};
 
 use crate::errors::exception;
-use crate::{options, read_ahead};
+use crate::open_file::OpenFile;
+use crate::read_ahead;
 
 /// Time between two looks at signals.
 const INTERVAL: Duration = Duration::from_millis(100);
@@ -36,7 +37,8 @@ pub(crate) fn copy(
     copy_bytes: bool,
     keep_capacity: bool,
 ) -> PyResult<u64> {
-    let (input, output) = (options::descriptor(src)?, options::descriptor(dst)?);
+    let (src, dst) = (OpenFile::new(src)?, OpenFile::new(dst)?);
+    let (input, output) = (src.descriptor(), dst.descriptor());
     let interval = Duration::try_from_secs_f64(interval)
         .map_err(|_| pyo3::exceptions::PyValueError::new_err("interval must be a positive time"))?;
     let mut settings = Options::new().interval(interval.clamp(Duration::from_millis(1), INTERVAL));
@@ -53,7 +55,7 @@ pub(crate) fn copy(
         raised: None,
     };
     if limit != Some(0)
-        && let Some(buffered) = read_ahead::buffered(src)?
+        && let Some(buffered) = read_ahead::buffered(src.bind(py))?
     {
         let goes_on = watch.copy_read_ahead(py, &buffered, input, output, settings, limit)?;
         if !goes_on {
@@ -189,7 +191,8 @@ fn with_undelivered(py: Python<'_>, error: PyErr, undelivered: &[u8]) -> PyResul
 pub(crate) fn set_pipe_size(file: &Bound<'_, PyAny>, size: usize) -> PyResult<usize> {
     use rustix::pipe::{fcntl_getpipe_size, fcntl_setpipe_size};
 
-    let fd = options::descriptor(file)?;
+    let file = OpenFile::new(file)?;
+    let fd = file.descriptor();
     let failed = |errno: rustix::io::Errno| exception(errno.into());
     let before = fcntl_getpipe_size(fd).map_err(failed)?;
     let mut wanted = size;

@@ -7,6 +7,7 @@
 mod copying;
 mod errors;
 mod lent;
+mod open_file;
 mod options;
 mod read_ahead;
 mod reader;

@@ -3,7 +3,6 @@
 use std::collections::VecDeque;
 use std::ffi::c_int;
 use std::io::{self, ErrorKind, Read};
-use std::os::fd::{AsFd, AsRawFd};
 
 use fastpipe::Wait;
 use fastpipe_handles::Descriptor;
@@ -12,6 +11,7 @@ use pyo3::types::PyBytes;
 
 use crate::errors::{exception, in_use};
 use crate::lent::Bytes;
+use crate::open_file::OpenFile;
 use crate::shared::Shared;
 use crate::{options, read_ahead};
 
@@ -63,9 +63,7 @@ pub(crate) struct Reader {
     /// The buffered file until its read-ahead was taken: by the first call that reads, since it may wait.
     buffered: Shared<Option<Py<PyAny>>>,
     never_waits: bool,
-    fd: c_int,
-    /// Kept open.
-    _file: Py<PyAny>,
+    file: OpenFile,
 }
 
 #[pymethods]
@@ -73,6 +71,7 @@ impl Reader {
     #[new]
     #[pyo3(signature = (file, *, wait="block", buffer=None, capacity=None))]
     fn new(
+        py: Python<'_>,
         file: &Bound<'_, PyAny>,
         wait: &str,
         buffer: Option<usize>,
@@ -86,16 +85,15 @@ impl Reader {
         if let Some(bytes) = capacity {
             settings = settings.capacity(bytes);
         }
-        let fd = options::descriptor(file)?;
+        let file = OpenFile::new(file)?;
         Ok(Reader {
             shared: Shared::new(State {
-                reader: settings.open(fd).map_err(exception)?,
+                reader: settings.open(file.descriptor()).map_err(exception)?,
                 kept: VecDeque::new(),
             }),
-            buffered: Shared::new(read_ahead::buffered(file)?.map(Bound::unbind)),
+            buffered: Shared::new(read_ahead::buffered(file.bind(py))?.map(Bound::unbind)),
             never_waits: wait == Wait::Never,
-            fd: fd.as_fd().as_raw_fd(),
-            _file: file.clone().unbind(),
+            file,
         })
     }
 
@@ -132,18 +130,19 @@ impl Reader {
 
     /// The number of the descriptor.
     fn fileno(&self) -> c_int {
-        self.fd
+        self.file.number()
     }
 }
 
 impl Reader {
-    /// Keeps what the file has read ahead, once.
+    /// Keeps what the file has read ahead, once. Fails if it was closed.
     fn take_read_ahead(&self, py: Python<'_>) -> PyResult<()> {
+        self.file.check_open(py)?;
         let mut unasked = self.buffered.lock().ok_or_else(in_use)?;
         let Some(buffered) = unasked.as_ref().map(|file| file.bind(py)) else {
             return Ok(());
         };
-        let fd = Descriptor::new(self.fd).ok_or_else(in_use)?;
+        let fd = self.file.descriptor();
         if self.never_waits && read_ahead::could_wait(buffered, fd)? {
             // Later bytes must not come before those that may be in the file.
             return Err(exception(ErrorKind::WouldBlock.into()));

@@ -17,6 +17,7 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use crate::errors::exception;
 use crate::lent::{Data, Lending};
+use crate::open_file::OpenFile;
 use crate::options;
 use crate::shared::Shared;
 
@@ -142,7 +143,7 @@ macro_rules! end {
                 socket: &Bound<'_, PyAny>,
                 capacity: usize,
             ) -> PyResult<Self> {
-                let stream = UnixStream::from(options::duplicate(socket)?);
+                let stream = UnixStream::from(OpenFile::new(socket)?.duplicate()?);
                 let end = socket.py().detach(|| rings::$End::offer(&stream, capacity));
                 Ok(Self::new(end.map_err(exception)?))
             }
@@ -155,7 +156,7 @@ macro_rules! end {
                 socket: &Bound<'_, PyAny>,
                 limit: usize,
             ) -> PyResult<Self> {
-                let stream = UnixStream::from(options::duplicate(socket)?);
+                let stream = UnixStream::from(OpenFile::new(socket)?.duplicate()?);
                 let end = socket.py().detach(|| rings::$End::accept_up_to(&stream, limit));
                 Ok(Self::new(end.map_err(exception)?))
             }
@@ -163,7 +164,7 @@ macro_rules! end {
             /// Takes the end in a descriptor that was inherited or received.
             #[classmethod]
             fn from_fd(_class: &Bound<'_, PyType>, fd: &Bound<'_, PyAny>) -> PyResult<Self> {
-                let end = rings::$End::from_fd(options::duplicate(fd)?);
+                let end = rings::$End::from_fd(OpenFile::new(fd)?.duplicate()?);
                 Ok(Self::new(end.map_err(exception)?))
             }
 

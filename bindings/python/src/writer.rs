@@ -2,16 +2,16 @@
 
 use std::ffi::c_int;
 use std::io::{self, ErrorKind};
-use std::os::fd::AsRawFd;
 
 use fastpipe::Method;
-use pyo3::exceptions::PyOSError;
+use pyo3::exceptions::PyBlockingIOError;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyMemoryView;
 
 use crate::errors::{exception, in_use};
 use crate::lent::{Data, Lending};
+use crate::open_file::OpenFile;
 use crate::options;
 use crate::shared::Shared;
 
@@ -55,9 +55,7 @@ impl State {
 pub(crate) struct Writer {
     shared: Shared<State>,
     lending: Lending,
-    fd: c_int,
-    /// Kept open.
-    _file: Py<PyAny>,
+    file: OpenFile,
 }
 
 /// What a writer has done.
@@ -125,16 +123,16 @@ impl Writer {
         if at_once {
             settings = settings.at_once();
         }
-        let fd = options::descriptor(file)?;
-        let writer = fastpipe_handles::Writer::open(settings, fd).map_err(exception)?;
+        let file = OpenFile::new(file)?;
+        let writer =
+            fastpipe_handles::Writer::open(settings, file.descriptor()).map_err(exception)?;
         Ok(Writer {
             shared: Shared::new(State {
                 writer,
                 gathered: Vec::with_capacity(GATHERED),
             }),
             lending: Lending::default(),
-            fd: std::os::fd::AsFd::as_fd(&fd).as_raw_fd(),
-            _file: file.clone().unbind(),
+            file,
         })
     }
 
@@ -145,6 +143,7 @@ impl Writer {
     fn lend<'py>(slf: &Bound<'py, Self>, at_least: usize) -> PyResult<Bound<'py, PyMemoryView>> {
         let (this, py) = (slf.get(), slf.py());
         this.lending.end(py)?;
+        this.file.check_open(py)?;
         let lent = this.shared.run(py, |state| {
             state.pass_on()?;
             state.writer.lend(at_least)
@@ -155,6 +154,7 @@ impl Writer {
     /// Sends the first n bytes of the memory lent.
     fn commit(&self, py: Python<'_>, n: usize) -> PyResult<()> {
         self.lending.end(py)?;
+        self.file.check_open(py)?;
         match self.shared.once(py, |state| state.writer.commit(n))? {
             // All bytes are queued by now.
             Err(error) if error.kind() == ErrorKind::Interrupted => {
@@ -180,6 +180,7 @@ impl Writer {
                 return Ok(all.len());
             }
         }
+        self.file.check_open(py)?;
         let mut written = 0;
         while written < all.len() {
             let rest = &all[written..];
@@ -192,8 +193,8 @@ impl Writer {
                     written += n;
                     py.check_signals()?;
                 }
-                // The next call finds that again.
-                Err(error) if written > 0 && error.is_instance_of::<PyOSError>(py) => break,
+                // The caller goes on with the rest. Any other error would be missed.
+                Err(error) if written > 0 && error.is_instance_of::<PyBlockingIOError>(py) => break,
                 Err(error) => return Err(error),
             }
         }
@@ -203,6 +204,7 @@ impl Writer {
     /// Sends what is buffered. Does not wait until it was read.
     fn flush(&self, py: Python<'_>) -> PyResult<()> {
         self.lending.end(py)?;
+        self.check_open(py)?;
         self.shared.run(py, |state| {
             state.pass_on()?;
             state.writer.flush()
@@ -213,6 +215,7 @@ impl Writer {
     /// closed.
     fn finish(&self, py: Python<'_>) -> PyResult<()> {
         self.lending.end(py)?;
+        self.check_open(py)?;
         self.shared.run(py, |state| {
             state.pass_on()?;
             state.writer.finish()
@@ -241,7 +244,7 @@ impl Writer {
 
     /// The number of the descriptor.
     fn fileno(&self) -> c_int {
-        self.fd
+        self.file.number()
     }
 
     fn __enter__(slf: Py<Self>) -> Py<Self> {
@@ -274,9 +277,20 @@ impl Writer {
     }
 }
 
+impl Writer {
+    /// Fails if the file was closed, unless there is nothing more to send.
+    fn check_open(&self, py: Python<'_>) -> PyResult<()> {
+        let state = self.shared.lock();
+        if state.is_some_and(|state| state.writer.is_finished()) {
+            return Ok(());
+        }
+        self.file.check_open(py)
+    }
+}
+
 impl Drop for Writer {
     /// Sends what is buffered, without the interpreter's lock: the reader may be a thread. A signal whose
-    /// handler raises, as Ctrl-C does, gives that up.
+    /// handler raises, as Ctrl-C does, gives that up. If the file was closed, its number may be another file's.
     fn drop(&mut self) {
         Python::attach(|py| {
             let is_open = self
@@ -286,9 +300,11 @@ impl Drop for Writer {
             if !is_open {
                 return;
             }
-            let finished = self.shared.run(py, |state| {
-                state.pass_on()?;
-                state.writer.finish()
+            let finished = self.file.check_open(py).and_then(|()| {
+                self.shared.run(py, |state| {
+                    state.pass_on()?;
+                    state.writer.finish()
+                })
             });
             if finished.is_err()
                 && let Some(mut state) = self.shared.lock()

@@ -1,10 +1,15 @@
 """Tests of the Python interface, with real pipes and processes."""
 
 import asyncio
+import bz2
 import contextlib
 import doctest
 import errno
+import gzip
 import hashlib
+import http.client
+import io
+import lzma
 import multiprocessing
 import multiprocessing.forkserver
 import multiprocessing.resource_tracker
@@ -14,6 +19,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import tty
@@ -304,6 +310,86 @@ def test_a_copy_begins_with_what_was_read_ahead(kind, limit, tmp_path):
         assert fastpipes.copy(src, dst) == len(rest) - n
         assert fastpipes.copy(src, dst) == 0
     assert (tmp_path / "out").read_bytes() == rest
+
+
+@pytest.mark.parametrize("module", [gzip, bz2, lzma])
+def test_files_whose_bytes_are_not_those_of_a_descriptor_are_refused(module, tmp_path):
+    path = tmp_path / "compressed"
+    with module.open(path, "wb") as file:
+        file.write(LINES)
+        with pytest.raises(TypeError, match="shutil.copyfileobj"):
+            fastpipes.Writer(file)
+    with module.open(path, "rb") as file, module.open(path, "rt") as text, open(os.devnull, "wb") as null:
+        for refused in (file, text, io.BufferedReader(file)):
+            with pytest.raises(TypeError, match="may not be the bytes of its descriptor"):
+                fastpipes.copy(refused, null)
+            with pytest.raises(TypeError):
+                fastpipes.Reader(refused)
+        assert file.read() == LINES
+
+
+def test_a_response_is_refused_and_keeps_its_bytes():
+    ours, theirs = socket.socketpair()
+    response = http.client.HTTPResponse(ours)
+    theirs.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nbody")
+    response.begin()
+    with open(os.devnull, "wb") as null, pytest.raises(TypeError, match="HTTPResponse"):
+        fastpipes.copy(response, null)
+    assert response.read() == b"body"
+    for end in (response, ours, theirs):
+        end.close()
+
+
+def test_a_temporary_file_is_read_from_where_it_is(tmp_path):
+    with tempfile.NamedTemporaryFile("w+b") as file, open(tmp_path / "out", "wb") as out:
+        file.write(LINES)
+        file.seek(0)
+        assert file.readline() == b"0\n"
+        fastpipes.copy(file, out)
+    assert (tmp_path / "out").read_bytes() == LINES[2:]
+    with open(tmp_path / "out", "rb") as file:
+        wrapper = tempfile._TemporaryFileWrapper(file, str(tmp_path / "out"), delete=False)
+        assert wrapper.readline() == b"1\n"
+        assert fastpipes.Reader(wrapper).read() == LINES[4:]
+
+
+@pytest.mark.parametrize("by_number", [False, True])
+def test_a_closed_file_gets_nothing_of_another_one(by_number, tmp_path):
+    file = open(tmp_path / "first", "wb")
+    out = fastpipes.Writer(file.fileno() if by_number else file)
+    out.write(b"first")
+    number = file.fileno()
+    file.close()
+    with open(tmp_path / "second", "wb") as other:
+        assert other.fileno() == number
+        for call in (out.flush, out.finish, out.lend, lambda: out.write(bytes(5000))):
+            with pytest.raises(ValueError, match="closed"):
+                call()
+        del call, out
+    assert (tmp_path / "second").read_bytes() == b""
+    (tmp_path / "first").write_bytes(LINES)
+    file = open(tmp_path / "first", "rb")
+    source = fastpipes.Reader(file)
+    file.close()
+    with pytest.raises(ValueError, match="closed"):
+        source.read()
+
+
+def test_an_error_in_the_middle_of_a_write_is_raised():
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    file = os.memfd_create("limited")
+    out = fastpipes.Writer(file)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (2 * MIB, limits[1]))
+        with pytest.raises(OSError) as raised:
+            out.write(bytes(3 * MIB))
+        assert raised.value.errno == errno.EFBIG
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        signal.signal(signal.SIGXFSZ, handler)
+        del out
+        os.close(file)
 
 
 @pytest.mark.parametrize("kind", ["file", "pipe"])

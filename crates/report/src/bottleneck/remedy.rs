@@ -19,7 +19,7 @@ const MIN_ALL: f64 = 0.97;
 /// A stage that runs for a smaller share has something else to wait for, too.
 const MIN_ONLY: f64 = 0.5;
 /// So has one that is ready to run for this share, whatever keeps it from that.
-const MAX_ONLY_QUEUED: f64 = 0.3;
+const MAX_ONLY_QUEUED: f64 = 0.1;
 
 /// What helps a stage that waits for a disk, where that may not be the disk's fault.
 const IO_LIMIT: &str = "Its control group limits the bytes read and written a second (io.max; blkio.throttle in version 1): where it reaches \

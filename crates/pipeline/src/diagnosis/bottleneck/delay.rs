@@ -16,8 +16,8 @@ use crate::sample::{Children, Observed};
 /// Others hold a stage up if they take this share of what its processors did. What the kernel does for
 /// the pipeline's terminals and sockets looks like others, too.
 const MIN_OTHERS: f64 = 0.3;
-/// They hold up threads, too, if they explain this part of what all stages wait for processors, added up: the wait
-/// for one is as long as somebody else uses it.
+/// They hold up threads, too, or are seen as a single process, if they explain this part of what all stages wait for
+/// processors, added up: the wait for one is as long as somebody else uses it.
 const MIN_EXPLAINED: f64 = 0.5;
 /// Fewer processors than this, for each that the stage may use, may be those of the kernel.
 const MIN_FOREIGN: f64 = 0.1;
@@ -468,6 +468,17 @@ fn count_sharing(
     (count - 0.1).ceil() as usize
 }
 
+/// Whether a single process explains most of what others use: it is not what the kernel does for the stages.
+fn is_one_process(
+    observation: &Observation,
+    stages: &[&Observed],
+    place: &CpuList,
+    others: f64,
+) -> bool {
+    let largest = largest_other(observation, stages, place);
+    largest.is_some_and(|user| !user.is_kernel && user.processors >= MIN_EXPLAINED * others)
+}
+
 /// That others use so many of the processors that a stage may use.
 fn by_others(
     observation: &Observation,
@@ -560,7 +571,7 @@ pub(super) fn delay(
             steal: steal / usages.len() as f64,
         }
     } else if others >= MIN_OTHERS * busy
-        || fills_them
+        || (fills_them || is_one_process(observation, stages, allowed, others))
             && !share_them
             && others >= least_others(observation, stages, stage, usages.len())
     {
