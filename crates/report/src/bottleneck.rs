@@ -325,7 +325,7 @@ fn what_to_do_with(
         return what.to_owned();
     };
     let is_most = largest.used >= MIN_LARGEST * processors;
-    let how_much = if is_most { "mostly" } else { "most of all" };
+    let how_much = if is_most { "mostly" } else { "among them" };
     let Who { pid, name } = &largest.who;
     if largest.is_kernel {
         format!("{how_much} the kernel's {name} (pid {pid})")
@@ -410,7 +410,7 @@ fn describe_delay(delay: &Delay, is_one: bool) -> String {
                     "any of these"
                 };
                 let names = list(names);
-                format!("most of all {names}, so less work in {which} may help")
+                format!("among them {names}, so less work in {which} may help")
             };
             format!("{stages} processes share {place}, {less}")
         }

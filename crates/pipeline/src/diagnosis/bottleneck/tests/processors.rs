@@ -106,6 +106,60 @@ fn of_other_processes_the_one_that_uses_most_is_named() {
     assert_eq!(named(&observation, None), (Some(52), false));
 }
 
+/// `zcat | jq | gzip` beside a daemon, and beside what a script runs one after the other.
+#[test]
+fn a_single_other_process_explains_a_wait_and_short_lived_ones_do_not() {
+    let mut stages = chain(&[(0.6, 0.3, 0.0), (0.83, 0.0, 0.0), (0.1, 0.0, 0.7)]);
+    stages[1].shares.queued = 0.17;
+    for stage in &mut stages {
+        stage.allowed = CpuList::parse("0-1");
+        stage.ran_s = stage.shares.runs * stage.counted_s;
+        stage.delayed_s = stage.shares.queued * stage.counted_s;
+    }
+    let mut short = stages[0].clone();
+    short.process.id.pid = 60;
+    (short.has_ended, short.counted_s, short.age_s) = (true, 0.2, 2.0);
+    short.ran_s = 0.2;
+    let cause = |processes: Vec<Observed>, busy: f64, users: Vec<ProcessorUser>| {
+        let mut observation = observation(processes);
+        let usage = ProcessorUsage {
+            busy: busy / 2.0,
+            ..ProcessorUsage::default()
+        };
+        observation.load = Load([(0, usage), (1, usage)].into());
+        observation.users = users;
+        let stages: Vec<&Observed> = observation.processes.iter().collect();
+        delay(&observation, &stages, stages[1], 0.17)
+    };
+    let daemon = ProcessorUser {
+        id: ProcessId { pid: 50, start: 1 },
+        name: "daemon".to_owned(),
+        processors: 0.35,
+        ancestors: vec![90],
+        allowed: CpuList::parse("0-1"),
+        is_kernel: false,
+    };
+    let found = cause(stages.clone(), 1.95, vec![daemon.clone()]);
+    assert!(matches!(found, Delay::Others { .. }), "{found:?}");
+    let kernel = ProcessorUser {
+        is_kernel: true,
+        ..daemon
+    };
+    for users in [vec![kernel], Vec::new()] {
+        let own = cause(stages.clone(), 1.95, users);
+        let Delay::OwnStages { largest, next, .. } = &own else {
+            panic!("{own:?}");
+        };
+        assert_eq!((largest.pid, next.len()), (2, 2));
+    }
+    stages.push(short);
+    let Delay::OwnStages { largest, next, .. } = cause(stages, 1.95, Vec::new()) else {
+        panic!();
+    };
+    let named: Vec<i32> = next.iter().map(|who| who.pid).collect();
+    assert_eq!((largest.pid, named), (2, vec![1, 3]));
+}
+
 /// Stages with these shares of running, being queued, blocked and starved, on two busy processors.
 fn on_busy_processors(shares: &[(f64, f64, f64, f64)]) -> Vec<Finding> {
     let others = shares
