@@ -12,7 +12,21 @@ use crate::options::{self, Options, descriptor, ssize_t};
 
 /// Output to a pipe, or to anything else that can be written. One thread may use it at a time; it may be
 /// passed from thread to thread. A forked child must not use it, except to free it.
-pub struct fastpipe_writer(Writer);
+pub struct fastpipe_writer {
+    writer: Writer,
+    /// What ended a write of which a part was accepted: for the next call.
+    failed: Option<io::Error>,
+}
+
+impl fastpipe_writer {
+    /// The writer, unless an error is to be returned first.
+    fn next(&mut self) -> io::Result<&mut Writer> {
+        match self.failed.take() {
+            Some(error) => Err(error),
+            None => Ok(&mut self.writer),
+        }
+    }
+}
 
 /// How a writer sends its bytes. All are right for every reader, except FASTPIPE_DRAINED.
 #[repr(C)]
@@ -159,7 +173,10 @@ pub unsafe extern "C" fn fastpipe_writer_open(
         // SAFETY: NULL, or the caller's structure, which begins with its size.
         let options = unsafe { options::read(options) }?;
         let opened = Writer::open(settings(&options)?, descriptor(fd)?)?;
-        *writer = Box::into_raw(Box::new(fastpipe_writer(opened)));
+        *writer = Box::into_raw(Box::new(fastpipe_writer {
+            writer: opened,
+            failed: None,
+        }));
         Ok(0)
     })
 }
@@ -183,7 +200,7 @@ pub unsafe extern "C" fn fastpipe_writer_lend(
         // SAFETY: NULL, or the caller's variable.
         let length = unsafe { crate::length(length) }?;
         // SAFETY: NULL, or a writer that no other thread uses.
-        let lent = unsafe { crate::handle(writer) }?.0.lend(at_least)?;
+        let lent = unsafe { crate::handle(writer) }?.next()?.lend(at_least)?;
         *memory = lent.start.as_ptr().cast();
         *length = lent.len;
         Ok(0)
@@ -200,7 +217,7 @@ pub unsafe extern "C" fn fastpipe_writer_lend(
 pub unsafe extern "C" fn fastpipe_writer_commit(writer: *mut fastpipe_writer, n: usize) -> c_int {
     guard_int(|| {
         // SAFETY: NULL, or a writer that no other thread uses.
-        unsafe { crate::handle(writer) }?.0.commit(n)?;
+        unsafe { crate::handle(writer) }?.next()?.commit(n)?;
         Ok(0)
     })
 }
@@ -220,13 +237,18 @@ pub unsafe extern "C" fn fastpipe_writer_write(
         // SAFETY: NULL with length 0, or as many readable bytes.
         let data = unsafe { crate::bytes(data, length) }?;
         // SAFETY: NULL, or a writer that no other thread uses.
-        let writer = &mut unsafe { crate::handle(writer) }?.0;
+        let handle = unsafe { crate::handle(writer) }?;
+        handle.next()?;
         let mut written = 0;
         while written < data.len() {
-            match writer.write(&data[written..]) {
+            match handle.writer.write(&data[written..]) {
                 Ok(n) => written += n,
-                // The next call finds the error again.
-                Err(_) if written > 0 => break,
+                Err(error) if written > 0 => {
+                    // Who doesn't wait goes on with the rest.
+                    let is_error = error.kind() != io::ErrorKind::WouldBlock;
+                    handle.failed = Some(error).filter(|_| is_error);
+                    break;
+                }
                 Err(error) => return Err(error),
             }
         }
@@ -241,7 +263,7 @@ pub unsafe extern "C" fn fastpipe_writer_write(
 pub unsafe extern "C" fn fastpipe_writer_flush(writer: *mut fastpipe_writer) -> c_int {
     guard_int(|| {
         // SAFETY: NULL, or a writer that no other thread uses.
-        unsafe { crate::handle(writer) }?.0.flush()?;
+        unsafe { crate::handle(writer) }?.next()?.flush()?;
         Ok(0)
     })
 }
@@ -255,7 +277,7 @@ pub unsafe extern "C" fn fastpipe_writer_flush(writer: *mut fastpipe_writer) -> 
 pub unsafe extern "C" fn fastpipe_writer_finish(writer: *mut fastpipe_writer) -> c_int {
     guard_int(|| {
         // SAFETY: NULL, or a writer that no other thread uses.
-        unsafe { crate::handle(writer) }?.0.finish()?;
+        unsafe { crate::handle(writer) }?.next()?.finish()?;
         Ok(0)
     })
 }
@@ -270,7 +292,7 @@ pub unsafe extern "C" fn fastpipe_writer_report(
 ) -> c_int {
     guard_int(|| {
         // SAFETY: NULL, or a writer that no other thread uses.
-        let done = unsafe { crate::handle(writer) }?.0.report()?;
+        let done = unsafe { crate::handle(writer) }?.writer.report()?;
         let filled = fastpipe_report {
             size: 0,
             method: match done.method {
@@ -304,7 +326,10 @@ pub unsafe extern "C" fn fastpipe_writer_describe(
 ) -> c_int {
     guard_int(|| {
         // SAFETY: NULL, or a writer that no other thread uses.
-        let text = unsafe { crate::handle(writer) }?.0.report()?.to_string();
+        let text = unsafe { crate::handle(writer) }?
+            .writer
+            .report()?
+            .to_string();
         if size > 0 {
             if buffer.is_null() {
                 return Err(invalid("NULL for a buffer"));

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -178,6 +179,29 @@ static void refuses_what_is_wrong(void) {
     CHECK(fastpipe_writer_finish(writer) == -EPIPE);
     fastpipe_writer_free(writer);
     close(ends[1]);
+}
+
+/* A part is accepted: the error comes with the next call, whatever that is, and once. */
+static void tells_what_ended_a_write(void) {
+    struct rlimit limits, low;
+    CHECK(getrlimit(RLIMIT_FSIZE, &limits) == 0);
+    low = limits;
+    low.rlim_cur = 2 << 20;
+    void (*handler)(int) = signal(SIGXFSZ, SIG_IGN);
+    FILE *file = tmpfile();
+    char *data = calloc(1, 3 << 20);
+    fastpipe_writer *writer;
+    CHECK(file && data && fastpipe_writer_open(&writer, fileno(file), NULL) == 0);
+    CHECK(setrlimit(RLIMIT_FSIZE, &low) == 0);
+    ssize_t accepted = fastpipe_writer_write(writer, data, 3 << 20);
+    CHECK(accepted > 0 && accepted < 3 << 20);
+    CHECK(setrlimit(RLIMIT_FSIZE, &limits) == 0);
+    CHECK(fastpipe_writer_finish(writer) == -EFBIG);
+    CHECK(fastpipe_writer_finish(writer) == 0);
+    fastpipe_writer_free(writer);
+    free(data);
+    fclose(file);
+    signal(SIGXFSZ, handler);
 }
 
 static void never_waits_if_asked(void) {
@@ -479,6 +503,7 @@ int main(int argc, char **argv) {
     for (uint32_t method = FASTPIPE_AUTO; method <= FASTPIPE_DRAINED; method++)
         writes_what_was_lent(method);
     refuses_what_is_wrong();
+    tells_what_ended_a_write();
     never_waits_if_asked();
     copies();
     rings_between_threads();

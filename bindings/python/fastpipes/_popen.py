@@ -35,8 +35,8 @@ class Popen(subprocess.Popen[bytes]):
     ) -> None:
         if kwargs.get("text") or kwargs.get("universal_newlines") or kwargs.get("encoding"):
             raise ValueError("fastpipes.Popen is for bytes: wrap its pipes in io.TextIOWrapper")
-        if pipe_size not in ("auto", None) and not (isinstance(pipe_size, int) and pipe_size > 0):
-            raise ValueError('pipe_size must be a number of bytes, "auto" or None')
+        if pipe_size not in ("auto", None) and not (isinstance(pipe_size, int) and 0 < pipe_size < 1 << 31):
+            raise ValueError('pipe_size must be a number of bytes below 2 GiB, "auto" or None')
         if stderr_tail_size < 1:
             raise ValueError("stderr_tail_size must be at least 1")
         self._tail: deque[bytes] = deque()

@@ -334,6 +334,18 @@ fn what_to_do_with(
     }
 }
 
+/// `, and bash (pid 7) of the same command uses them, too`.
+fn used_too(own: &[Who]) -> String {
+    if own.is_empty() {
+        return String::new();
+    }
+    let verb = if own.len() == 1 { "uses" } else { "use" };
+    let names = own
+        .iter()
+        .map(|Who { pid, name }| format!("{name} (pid {pid})"));
+    format!(", and {} of the same command {verb} them, too", list(names))
+}
+
 /// `other processes use 0.88 of processor 1 (mostly yes (pid 7); end or move them)`.
 fn describe_delay(delay: &Delay, is_one: bool) -> String {
     let its = if is_one { "its" } else { "their" };
@@ -351,12 +363,14 @@ fn describe_delay(delay: &Delay, is_one: bool) -> String {
             allowed,
             processors,
             largest,
+            own,
             may_be_siblings,
         } => {
             let what = what_to_do_with(largest.as_ref(), *processors, *may_be_siblings);
+            let used = significant(*processors);
+            let own = used_too(own);
             format!(
-                "other processes use {} of {} ({what})",
-                significant(*processors),
+                "other processes use {used} of {} ({what}){own}",
                 place(allowed)
             )
         }

@@ -23,6 +23,7 @@ fn a_stage_that_mostly_waits_is_not_said_to_need_to_be_faster() {
             allowed: CpuList::parse("1").unwrap(),
             processors: 0.88,
             largest: None,
+            own: Vec::new(),
             may_be_siblings: false,
         },
         Delay::Quota(Quota {
@@ -87,6 +88,7 @@ fn a_stage_of_small_calls_that_waits_for_a_processor_needs_both() {
         allowed: CpuList::parse("0-1").unwrap(),
         processors: 1.3,
         largest: None,
+        own: Vec::new(),
         may_be_siblings: false,
     });
     let text = describe_bottleneck(&bottleneck, true).remedy;
@@ -436,11 +438,25 @@ fn who_uses_the_processors_is_named() {
                 used,
                 is_kernel,
             }),
+            own: Vec::new(),
             may_be_siblings,
         };
         describe_delay(&others, true)
     };
+    let mut beside = Delay::Others {
+        allowed: CpuList::parse("1").unwrap(),
+        processors: 0.4,
+        largest: None,
+        own: vec![fixtures::bottleneck(8, "bash", Shares::default()).stage],
+        may_be_siblings: false,
+    };
+    let one = describe_delay(&beside, true);
+    if let Delay::Others { own, .. } = &mut beside {
+        own.push(own[0].clone());
+    }
     let texts = [
+        one,
+        describe_delay(&beside, true),
         text("rustc", 0.9, false, false),
         text("cc1plus", 0.4, false, true),
         text("kcryptd", 0.9, true, false),
@@ -457,6 +473,7 @@ fn several_stages_that_lack_processors_are_plural() {
         allowed: CpuList::parse("0-1").unwrap(),
         processors: 1.2,
         largest: None,
+        own: Vec::new(),
         may_be_siblings: false,
     };
     let text = describe_lack(names(), false, &others);

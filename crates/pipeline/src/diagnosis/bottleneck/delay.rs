@@ -62,6 +62,8 @@ pub enum Delay {
         processors: f64,
         /// The one that used most of them, if it is known.
         largest: Option<LargestUser>,
+        /// What the same command has started besides the pipeline and uses most of them, too, the busiest first.
+        own: Vec<Who>,
         /// Whether the largest, or one of them if that is not known, may have been started by the same program as the
         /// stage.
         #[serde(skip)]
@@ -306,6 +308,7 @@ fn by_others(
     stage: &Observed,
     allowed: &CpuList,
     processors: f64,
+    own: Vec<Who>,
 ) -> Delay {
     let user = largest_other(observation, stages, allowed);
     Delay::Others {
@@ -319,6 +322,7 @@ fn by_others(
             used: user.processors.min(processors),
             is_kernel: user.is_kernel,
         }),
+        own,
         may_be_siblings: match user {
             Some(user) => stage
                 .starters
@@ -366,6 +370,7 @@ pub(super) fn delay(
     };
     let place = Some(allowed);
     let usages: Vec<_> = observation.load.among(place).collect();
+    let pipeline = stages;
     let stages = &with_neighbours(observation, stages, stage)[..];
     let mut loads = loads(stages);
     loads.retain(|load| may_run_on(load.stage, place));
@@ -394,7 +399,14 @@ pub(super) fn delay(
             && !share_them
             && others >= least_others(observation, stages, stage, usages.len())
     {
-        by_others(observation, stages, stage, allowed, others)
+        let busiest = busiest(observation, stage, &loads).into_iter();
+        let is_beside = |load: &StageLoad<'_>| {
+            let mut pipeline = pipeline.iter();
+            !pipeline.any(|stage| std::ptr::eq(*stage, load.stage))
+        };
+        let own = busiest.filter(is_beside).take(MAX_NEXT);
+        let own = own.map(|load| load.stage.who()).collect();
+        by_others(observation, stages, stage, allowed, others, own)
     } else if let Some(quota) = quota {
         Delay::Quota(quota)
     } else if (count > usages.len() || share_them || fills_them)

@@ -126,6 +126,9 @@ pub(super) fn run(args: &ReportArgs) -> anyhow::Result<MeasuredRecords> {
         )));
     }
     report.check_unfinished()?;
+    if let Some(output) = &args.output {
+        report.check_output(output)?;
+    }
     // A file that can't be used must not be found out about after minutes.
     let done = STEPS.iter().chain(&FURTHER);
     let done = done.filter(|step| report.is_done(**step));
@@ -173,6 +176,21 @@ fn newest_directory() -> anyhow::Result<PathBuf> {
     newest.ok_or_else(|| usage(format!("--resume: there is no report in ./{DIRECTORY}")))
 }
 
+/// Whether both lead to the same file, which need not be there.
+fn is_same_path(one: &Path, other: &Path) -> bool {
+    let resolved = |path: &Path| {
+        fs::canonicalize(path).ok().or_else(|| {
+            let directory = path
+                .parent()
+                .filter(|parent| !parent.as_os_str().is_empty());
+            let directory = fs::canonicalize(directory.unwrap_or(Path::new("."))).ok()?;
+            Some(directory.join(path.file_name()?))
+        })
+    };
+    let one = resolved(one);
+    one.is_some() && one == resolved(other)
+}
+
 /// A report being measured.
 struct ReportRun {
     directory: PathBuf,
@@ -187,6 +205,22 @@ impl ReportRun {
     /// Where a command is measured again whose record is there, but not complete.
     fn second_record(&self, step: RecordedCommand) -> PathBuf {
         self.directory.join(format!("{}.again.json", step.name))
+    }
+
+    /// Checks that the page replaces nothing that belongs to the report.
+    fn check_output(&self, output: &Path) -> anyhow::Result<()> {
+        let steps = STEPS.iter().chain(&FURTHER);
+        let own = steps.flat_map(|step| [self.record(*step), self.second_record(*step)]);
+        let mut own = own.chain([self.unfinished_path()]);
+        let is_own = own.any(|path| is_same_path(&path, output));
+        let output = output.display();
+        ensure!(
+            !is_own,
+            usage(format!(
+                "--output: {output} is a file of the report that is measured"
+            ))
+        );
+        Ok(())
     }
 
     /// Of two records of a command keeps one: the second if the command is finished, else the larger

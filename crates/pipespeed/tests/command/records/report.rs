@@ -369,6 +369,20 @@ fn a_resumed_report_refuses_foreign_files_before_it_measures() {
     outcome.refused(2, &["--resume: before/unfinished is no list"]);
     assert_eq!(fs::read(&unfinished).unwrap(), b"\xffmy notes\n");
     fs::remove_file(unfinished).unwrap();
+    // Nor does the page replace a record, also of one that is not measured yet.
+    let link = records.0.path().join("page.html");
+    std::os::unix::fs::symlink("before/ladder.json", link).unwrap();
+    let ladder = fs::read(directory.join("ladder.json")).unwrap();
+    for output in [
+        "before/ladder.json",
+        "before/check.json",
+        "before/unfinished",
+        "page.html",
+    ] {
+        let outcome = records.pipespeed(&format!("report --resume=before -o {output}"));
+        outcome.refused(2, &[&format!("--output: {output} is a file of the report")]);
+    }
+    assert_eq!(fs::read(directory.join("ladder.json")).unwrap(), ladder);
     assert!(!directory.join("check.json").exists());
 }
 
