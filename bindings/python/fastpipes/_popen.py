@@ -65,9 +65,21 @@ class Popen(subprocess.Popen[bytes]):
         """As Popen.wait(). What the process wrote to standard error is in stderr_tail then, unless
         another process still has it."""
         status = super().wait(timeout)
-        if self._drain is not None:
-            self._drain.join(1)
+        self._finish_drain()
         return status
+
+    def poll(self) -> int | None:
+        """As Popen.poll(). Once the process has ended, stderr_tail is as after wait()."""
+        status = super().poll()
+        if status is not None:
+            self._finish_drain()
+        return status
+
+    def _finish_drain(self) -> None:
+        """Waits until standard error has ended: once, since another process may still have it."""
+        drain, self._drain = self._drain, None
+        if drain is not None:
+            drain.join(1)
 
     @property
     def stderr_tail(self) -> bytes:

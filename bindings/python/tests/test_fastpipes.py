@@ -701,7 +701,11 @@ def test_popen_sizes_pipes_and_never_blocks_on_standard_error():
         out, err = child.communicate()
         assert (out, err) == (b"done\n", None)
     assert child.stderr_tail.endswith(b"xend") and len(child.stderr_tail) == 65536
-    for wrong in ({"text": True}, {"pipe_size": -1}, {"stderr_tail_size": 0}):
+    child = fastpipes.Popen(["sh", "-c", "printf polled >&2"], stderr=subprocess.PIPE)
+    while child.poll() is None:
+        time.sleep(0.001)
+    assert child.stderr_tail == b"polled"
+    for wrong in ({"text": True}, {"pipe_size": -1}, {"pipe_size": 1 << 70}, {"stderr_tail_size": 0}):
         with pytest.raises(ValueError, match="bytes|least"):
             fastpipes.Popen(["true"], **wrong)
     with fastpipes.Popen(["sh", "-c", "echo err >&2"], stderr=subprocess.PIPE, bufsize=0) as child:
