@@ -194,7 +194,13 @@ impl Writer {
                     py.check_signals()?;
                 }
                 // The caller goes on with the rest. Any other error would be missed.
-                Err(error) if written > 0 && error.is_instance_of::<PyBlockingIOError>(py) => break,
+                Err(error)
+                    if written > 0
+                        // Of OSError, the value has the class that its number gives it.
+                        && error.value(py).is_instance_of::<PyBlockingIOError>() =>
+                {
+                    break;
+                }
                 Err(error) => return Err(error),
             }
         }

@@ -375,6 +375,29 @@ def test_a_closed_file_gets_nothing_of_another_one(by_number, tmp_path):
         source.read()
 
 
+def test_a_writer_that_never_waits_says_how_much_it_took():
+    reader, writer = os.pipe()
+    out = fastpipes.Writer(writer, wait="never")
+    data = pattern(0, 4 * MIB).tobytes()
+    taken, got = 0, b""
+    while taken < len(data):
+        try:
+            taken += out.write(data[taken:])
+        except BlockingIOError:
+            got += os.read(reader, 1 << 20)
+    while True:
+        try:
+            out.finish()
+            break
+        except BlockingIOError:
+            got += os.read(reader, 1 << 20)
+    os.close(writer)
+    while more := os.read(reader, 1 << 20):
+        got += more
+    os.close(reader)
+    assert got == data
+
+
 def test_an_error_in_the_middle_of_a_write_is_raised():
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)

@@ -6,6 +6,7 @@
 use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::ErrorKind;
+use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
@@ -178,17 +179,28 @@ fn newest_directory() -> anyhow::Result<PathBuf> {
 
 /// Whether both lead to the same file, which need not be there.
 fn is_same_path(one: &Path, other: &Path) -> bool {
-    let resolved = |path: &Path| {
-        fs::canonicalize(path).ok().or_else(|| {
-            let directory = path
-                .parent()
-                .filter(|parent| !parent.as_os_str().is_empty());
-            let directory = fs::canonicalize(directory.unwrap_or(Path::new("."))).ok()?;
-            Some(directory.join(path.file_name()?))
-        })
-    };
+    let inode = |path: &Path| fs::metadata(path).ok().map(|file| (file.dev(), file.ino()));
+    let is_same_file = inode(one).is_some() && inode(one) == inode(other);
     let one = resolved(one);
-    one.is_some() && one == resolved(other)
+    is_same_file || one.is_some() && one == resolved(other)
+}
+
+/// The path without links, of a file that need not be there.
+fn resolved(path: &Path) -> Option<PathBuf> {
+    /// As many links as the kernel follows (MAXSYMLINKS in include/linux/namei.h).
+    const MAX_LINKS: usize = 40;
+    let mut path = path.to_owned();
+    for _ in 0..MAX_LINKS {
+        let Ok(target) = fs::read_link(&path) else {
+            break;
+        };
+        path = path.parent()?.join(target);
+    }
+    let directory = path
+        .parent()
+        .filter(|parent| !parent.as_os_str().is_empty());
+    let directory = fs::canonicalize(directory.unwrap_or(Path::new("."))).ok()?;
+    Some(directory.join(path.file_name()?))
 }
 
 /// A report being measured.

@@ -372,12 +372,18 @@ fn a_resumed_report_refuses_foreign_files_before_it_measures() {
     // Nor does the page replace a record, also of one that is not measured yet.
     let link = records.0.path().join("page.html");
     std::os::unix::fs::symlink("before/ladder.json", link).unwrap();
+    let dangling = records.0.path().join("later.html");
+    std::os::unix::fs::symlink("before/check.json", dangling).unwrap();
+    let hard = records.0.path().join("hard.html");
+    fs::hard_link(directory.join("touched.json"), hard).unwrap();
     let ladder = fs::read(directory.join("ladder.json")).unwrap();
     for output in [
         "before/ladder.json",
         "before/check.json",
         "before/unfinished",
         "page.html",
+        "later.html",
+        "hard.html",
     ] {
         let outcome = records.pipespeed(&format!("report --resume=before -o {output}"));
         outcome.refused(2, &[&format!("--output: {output} is a file of the report")]);
