@@ -14,6 +14,8 @@ use crate::errors::exception;
 /// A file that belongs to the caller: its number may belong to another file once the caller has closed it.
 pub(crate) struct OpenFile {
     file: Py<PyAny>,
+    /// What wraps it closes it when nobody has that any more.
+    _passed: Py<PyAny>,
     fd: Descriptor,
     /// Device and inode number, where the caller has passed a number.
     identity: Option<(u64, u64)>,
@@ -23,6 +25,7 @@ impl OpenFile {
     /// The file of a number, or of an object with `fileno()` whose bytes are those of its descriptor. What it has
     /// buffered is flushed.
     pub(crate) fn new(file: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let passed = file.clone().unbind();
         let file = unwrapped(file)?;
         let (number, identity): (c_int, _) = match file.extract() {
             Ok(number) => (number, identity(number)),
@@ -39,6 +42,7 @@ impl OpenFile {
         Ok(OpenFile {
             fd: Descriptor::new(number).ok_or_else(negative)?,
             file: file.unbind(),
+            _passed: passed,
             identity,
         })
     }

@@ -312,10 +312,13 @@ impl Drop for Writer {
                     state.writer.finish()
                 })
             });
-            if finished.is_err()
+            if let Err(error) = finished
                 && let Some(mut state) = self.shared.lock()
             {
-                // Errors are for those who finish.
+                // Errors are for those who finish, but what is known to be lost is not passed over.
+                if !state.gathered.is_empty() {
+                    error.write_unraisable(py, None);
+                }
                 state.writer.discard();
             }
         });

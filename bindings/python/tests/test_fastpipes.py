@@ -347,12 +347,19 @@ def test_a_temporary_file_is_read_from_where_it_is(tmp_path):
         assert file.readline() == b"0\n"
         fastpipes.copy(file, out)
     assert (tmp_path / "out").read_bytes() == LINES[2:]
+    name = tmp_path / "kept"
+    # Nobody else has the wrapper, which closes the file.
+    out = fastpipes.Writer(tempfile._TemporaryFileWrapper(open(name, "wb"), str(name), delete=False))
+    out.write(b"kept")
+    del out
+    assert name.read_bytes() == b"kept"
     with open(tmp_path / "out", "rb") as file:
         wrapper = tempfile._TemporaryFileWrapper(file, str(tmp_path / "out"), delete=False)
         assert wrapper.readline() == b"1\n"
         assert fastpipes.Reader(wrapper).read() == LINES[4:]
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("by_number", [False, True])
 def test_a_closed_file_gets_nothing_of_another_one(by_number, tmp_path):
     file = open(tmp_path / "first", "wb")
