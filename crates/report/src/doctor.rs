@@ -8,6 +8,7 @@ mod sentences;
 mod table;
 #[cfg(test)]
 mod tests;
+mod unclear;
 mod verdict;
 mod waits;
 

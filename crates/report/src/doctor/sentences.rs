@@ -16,7 +16,8 @@ use super::deadlock::deadlock_text;
 use super::names::{descriptor, full, full_of_active, is_one, others_alike, pipe_name};
 use super::remedies;
 use super::table::percent;
-use crate::bottleneck::{describe_bottleneck, describe_children, describe_lack, name_children};
+use super::unclear::{event_loops_text, unclear_text};
+use crate::bottleneck::{describe_bottleneck, describe_children, describe_lack};
 use crate::format::{list, pluralize, significant};
 use crate::style::{RED, Style};
 
@@ -118,60 +119,6 @@ fn turns_text(observation: &Observation, stages: &[ActiveStage]) -> String {
 
 /// Stages that wait for a smaller share of the time take no turns.
 const MIN_TURNS: f64 = 0.1;
-/// Stages that pause for a smaller share of the time are not mentioned as such.
-const MIN_PAUSE: f64 = 0.2;
-
-fn unclear_text(observation: &Observation, stages: &[ActiveStage]) -> String {
-    if let Some((writer, reader)) = observation.slow_connection(stages) {
-        return format!(
-            "No stage stands out as the bottleneck: {} waits for room in its connection to {}, which waits for \
-             input from there at the same time. The connection itself limits both, by its network or its buffers.",
-            full(&writer),
-            full(&reader)
-        );
-    }
-    let pauses = |stage: &ActiveStage| {
-        let observed = observation.find(stage.who.pid)?;
-        let outside = observed.mainly()?;
-        let share = *observed.outside.get(&outside)?;
-        if share < MIN_PAUSE {
-            return None;
-        }
-        let share = percent(share);
-        let children = observed.polled_children().map(name_children);
-        let children = children.map(|children| format!(", perhaps to look after {children}"));
-        Some(format!(
-            "{} waits for {} {share} of the time{}",
-            full(&stage.who),
-            outside.name(),
-            children.unwrap_or_default()
-        ))
-    };
-    let pauses: Vec<String> = stages.iter().filter_map(pauses).collect();
-    if pauses.is_empty() {
-        return "No stage stands out as the bottleneck. A longer look may show one (--time 10)."
-            .to_owned();
-    }
-    let turns = if pauses.len() > 1 {
-        " They may take turns."
-    } else {
-        ""
-    };
-    format!(
-        "No stage stands out as the bottleneck: {}.{turns}",
-        list(pauses)
-    )
-}
-
-fn event_loops_text(stages: &[Who]) -> String {
-    let they = if stages.len() == 1 { "it" } else { "them" };
-    format!(
-        "All stages mostly wait for input. {} may wait for a timer or another event instead, and the others \
-         for {they}.",
-        list(stages.iter().map(full))
-    )
-}
-
 fn held_text(observation: &Observation, pipe: LinkId, holder: Option<&Who>) -> String {
     let holder = holder.map_or_else(|| "A process".to_owned(), full);
     format!(

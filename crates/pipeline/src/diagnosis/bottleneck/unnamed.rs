@@ -78,6 +78,7 @@ fn unclear(
     let is_busy = is_busy || are_busy_by_turns(candidates);
     let is_known = event_loops.is_empty()
         && !is_source_unknown(stages, candidates)
+        && !wait_for_each_other(observation, candidates)
         && !are_held_up(observation, stages);
     if !is_busy && !is_slowed && is_known {
         return None;
@@ -120,6 +121,27 @@ fn event_loops(observation: &Observation, candidates: &[Candidate<'_>]) -> Vec<W
         polls && !candidate.stage.is_frozen
     });
     loops.map(|candidate| candidate.stage.who()).collect()
+}
+
+/// Whether each stage waits for what another one of them would send: a client that waits for the end of a connection
+/// on which its server waits for more, for example. Some may hear from others, too. Not those that talk.
+fn wait_for_each_other(observation: &Observation, candidates: &[Candidate<'_>]) -> bool {
+    let all = || candidates.iter().map(|candidate| candidate.stage);
+    let is_other = |stage: &Observed, writer: &Observed| {
+        let id = writer.process.id;
+        id != stage.process.id && all().any(|other| other.process.id == id)
+    };
+    let waits = |stage: &Observed| {
+        let mut inputs = stage.on.iter().filter(|on| on.side == LinkSide::Input);
+        stage.shares.starved >= MIN_STARVED
+            && inputs.any(|on| {
+                let mut writers = observation.holders(on.pipe, LinkSide::Room);
+                on.share >= MIN_STARVED && writers.any(|writer| is_other(stage, writer))
+            })
+    };
+    // One may wake up now and then for something else, as a server that looks for clients.
+    let frozen = all().filter(|stage| stage.is_frozen).count();
+    !observation.is_survey && frozen > 0 && frozen + 1 >= candidates.len() && all().all(waits)
 }
 
 /// Whether a stage often waits for room and another one for input, so that something between them holds both up.

@@ -135,6 +135,35 @@ fn pipelines_that_are_mostly_idle_are_not_unclear() {
     assert!(is_unclear(&found(&idle, &[0.25, 0.25], 1.0)));
 }
 
+/// `cat <&3 | wc`, where 3 is a connection to a server that keeps it open: each waits for the other one's message, but
+/// for a thread that waits for the next client.
+#[test]
+fn stages_that_wait_for_each_other_are_unclear() {
+    let server = process(1, "server", vec![reads(4, 2), writes(4, 3)]);
+    let mut server = frozen(server, on_input(2));
+    server.threads.push(on_outside(Outside::SocketOrTimer));
+    let client = process(2, "cat", vec![reads(0, 3), writes(0, 2), writes(1, 4)]);
+    let client = frozen(client, on_input(3));
+    let stages = vec![
+        server,
+        client,
+        frozen(process(3, "wc", vec![reads(0, 4)]), on_input(4)),
+    ];
+    let findings = found(stages.clone());
+    assert!(
+        matches!(findings[..], [Finding::Unclear { .. }]),
+        "{findings:?}"
+    );
+    let mut looks = stages.clone();
+    looks[0].is_frozen = false;
+    assert_eq!(found(looks.clone()).len(), 1);
+    // They may be talking.
+    looks[1].is_frozen = false;
+    assert_eq!(found(looks), []);
+    // The source is another one.
+    assert_eq!(found(stages[1..].to_vec()), []);
+}
+
 /// `client | wc`: the server lets its client wait for a timer.
 #[test]
 fn stages_that_all_wait_for_input_are_unclear_if_a_timer_may_end_that() {
