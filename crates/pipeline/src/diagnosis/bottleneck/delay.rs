@@ -103,6 +103,7 @@ pub struct LargestUser {
     #[serde(flatten)]
     pub who: Who,
     /// How many processors it used.
+    #[serde(skip)]
     pub used: f64,
     /// Whether it is a thread of the kernel.
     #[serde(skip)]

@@ -138,8 +138,6 @@ fn a_stage_beside_other_load_waits_for_its_processor() {
     assert_eq!(delay["cause"], "others", "{bottleneck:#}");
     let largest = &delay["largest"];
     assert!(busy.iter().any(|pid| largest["pid"] == *pid), "{largest}");
-    let (used, all) = (number(&largest["used"]), number(&delay["processors"]));
-    assert!(used > 0.1 && used <= all, "{used} of {all}");
     let place = format!("of processor {cpu}");
     assert_contains(
         &text,
