@@ -146,7 +146,7 @@ impl Observed {
         self.process.parent == pid || self.ancestors.contains(&pid)
     }
 
-    /// Whether it was ready to run without a processor for so long that an explanation is due.
+    /// Whether it waited for a processor for long enough to need an explanation.
     pub(crate) fn is_delayed(&self) -> bool {
         self.delayed_s >= MIN_DELAYED * self.counted_s
     }

@@ -7,7 +7,7 @@ use pipespeed_pipeline::diagnosis::{Bottleneck, Delay, LargestUser, Who};
 use pipespeed_pipeline::sample::{Children, Shares};
 use pipespeed_pipeline::wait::Outside;
 
-use super::format::{list, significant};
+use super::format::{full, list, significant};
 use remedy::remedy;
 
 mod remedy;
@@ -310,7 +310,7 @@ pub(super) fn describe_lack(names: Vec<String>, is_one: bool, delay: &Delay) -> 
     )
 }
 
-/// Who of the other processes uses most of so many processors, and what to do: `mostly yes (pid 7); end or move them`.
+/// Names the largest of the other processes, and the remedy: `mostly yes (pid 7); end or move them`.
 fn what_to_do_with(
     largest: Option<&LargestUser>,
     processors: f64,
@@ -326,11 +326,11 @@ fn what_to_do_with(
     };
     let is_most = largest.used >= MIN_LARGEST * processors;
     let how_much = if is_most { "mostly" } else { "among them" };
-    let Who { pid, name } = &largest.who;
+    let who = full(&largest.who);
     if largest.is_kernel {
-        format!("{how_much} the kernel's {name} (pid {pid})")
+        format!("{how_much} the kernel's {who}")
     } else {
-        format!("{how_much} {name} (pid {pid}); {what}")
+        format!("{how_much} {who}; {what}")
     }
 }
 
@@ -340,9 +340,7 @@ fn used_too(own: &[Who]) -> String {
         return String::new();
     }
     let verb = if own.len() == 1 { "uses" } else { "use" };
-    let names = own
-        .iter()
-        .map(|Who { pid, name }| format!("{name} (pid {pid})"));
+    let names = own.iter().map(full);
     format!(", and {} of the same command {verb} them, too", list(names))
 }
 
@@ -417,7 +415,7 @@ fn describe_delay(delay: &Delay, is_one: bool) -> String {
                 )
             } else {
                 let names = [largest].into_iter().chain(next);
-                let names = names.map(|Who { pid, name }| format!("{name} (pid {pid})"));
+                let names = names.map(full);
                 let which = if next.is_empty() {
                     "it"
                 } else {

@@ -1,6 +1,7 @@
 //! Numbers and paragraphs in print.
 
 pub use pipespeed_base::text::{fixed, pluralize, significant, wrap};
+use pipespeed_pipeline::diagnosis::Who;
 use pipespeed_stats::{Estimate, Interval};
 
 /// An interval: `[4.05, 4.40]`; empty if there were too few rounds for one.
@@ -82,6 +83,11 @@ pub(super) fn percent(share: f64, decimals: usize) -> String {
 pub(super) fn level(share: f64) -> String {
     let tenths = fixed(share * 100.0, 1);
     format!("{} %", tenths.trim_end_matches(".0"))
+}
+
+/// A process by its name and number: `cat (pid 7)`.
+pub(super) fn full(who: &Who) -> String {
+    format!("{} (pid {})", who.name, who.pid)
 }
 
 /// Joins names: `a, b and c`.

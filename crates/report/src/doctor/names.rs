@@ -6,14 +6,11 @@ use pipespeed_pipeline::proc::LinkId;
 use pipespeed_pipeline::sample::{Observed, Shares};
 
 use super::table::size_and_fill;
+pub(super) use crate::format::full;
 use crate::format::{list, significant};
 
 /// A child that works for this share of the time is waited for with reason.
 const MIN_WORKING: f64 = 0.5;
-
-pub(super) fn full(who: &Who) -> String {
-    format!("{} (pid {})", who.name, who.pid)
-}
 
 /// A stage, or the children for which it waits.
 pub(super) fn full_of_active(stage: &ActiveStage) -> String {

@@ -102,12 +102,11 @@ fn ignore(language: Language, fd: Option<i32>) -> Option<&'static str> {
 
 /// The remedy for what lies unread.
 pub(super) fn unread(observation: &Observation, unread: &Unread) -> String {
-    let name = |who: &Who| format!("{} (pid {})", who.name, who.pid);
     let by_hand = by_hand(unread);
     if unread.may_be_read {
         return format!(
             "Until one of them reads, {} waits. {by_hand}",
-            name(&unread.writer)
+            full(&unread.writer)
         );
     }
     let Some(reader) = unread.readers.first() else {

@@ -43,7 +43,7 @@ const MIN_ACTIVE: f64 = 0.05;
 const MIN_OWN_LOAD: f64 = 0.6;
 /// Processors that are idle for this share of the time are to be had.
 const MIN_IDLE: f64 = 0.25;
-/// Of several that share processors, so many are named besides the largest.
+/// How many processes are named besides the largest.
 const MAX_NEXT: usize = 2;
 /// Children or threads that use more processors than this run at once.
 const MIN_AT_ONCE: f64 = 1.1;
@@ -302,7 +302,7 @@ fn is_one_process(
     largest.is_some_and(|user| !user.is_kernel && user.processors >= MIN_EXPLAINED * others)
 }
 
-/// That others use so many of the processors that a stage may use.
+/// The delay by other processes, which use this many of the stage's processors.
 fn by_others(
     observation: &Observation,
     stages: &[&Observed],
