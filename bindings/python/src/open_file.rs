@@ -7,6 +7,7 @@ use fastpipe_handles::Descriptor;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyInt;
+use pyo3::{PyTraverseError, PyVisit};
 use rustix::fs::fstat;
 
 use crate::errors::exception;
@@ -15,7 +16,7 @@ use crate::errors::exception;
 pub(crate) struct OpenFile {
     file: Py<PyAny>,
     /// What wraps it closes it when nobody has that any more.
-    _passed: Py<PyAny>,
+    passed: Py<PyAny>,
     fd: Descriptor,
     /// Device and inode number, where the caller has passed a number.
     identity: Option<(u64, u64)>,
@@ -42,7 +43,7 @@ impl OpenFile {
         Ok(OpenFile {
             fd: Descriptor::new(number).ok_or_else(negative)?,
             file: file.unbind(),
-            _passed: passed,
+            passed,
             identity,
         })
     }
@@ -57,6 +58,12 @@ impl OpenFile {
 
     pub(crate) fn bind<'py>(&self, py: Python<'py>) -> &Bound<'py, PyAny> {
         self.file.bind(py)
+    }
+
+    /// Shows the collector what it refers to.
+    pub(crate) fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.file)?;
+        visit.call(&self.passed)
     }
 
     /// A duplicate of its descriptor.

@@ -8,6 +8,7 @@ use fastpipe::Wait;
 use fastpipe_handles::Descriptor;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
+use pyo3::{PyTraverseError, PyVisit};
 
 use crate::errors::{exception, in_use};
 use crate::lent::Bytes;
@@ -31,6 +32,8 @@ impl State {
     /// waiting would bring more while there is something to return.
     fn keep_more(&mut self) -> io::Result<bool> {
         let mut more = vec![0; MAX_READ];
+        // Before it is read: what finds no room would be lost.
+        self.kept.try_reserve(MAX_READ)?;
         match self.reader.read(&mut more) {
             Ok(n) => {
                 self.kept.extend(&more[..n]);
@@ -131,6 +134,13 @@ impl Reader {
     /// The number of the descriptor.
     fn fileno(&self) -> c_int {
         self.file.number()
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        if let Some(buffered) = self.buffered.lock() {
+            visit.call(&*buffered)?;
+        }
+        self.file.traverse(&visit)
     }
 }
 

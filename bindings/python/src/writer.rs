@@ -4,10 +4,11 @@ use std::ffi::c_int;
 use std::io::{self, ErrorKind};
 
 use fastpipe::Method;
-use pyo3::exceptions::PyBlockingIOError;
+use pyo3::exceptions::{PyBlockingIOError, PyException};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyMemoryView;
+use pyo3::{PyTraverseError, PyVisit};
 
 use crate::errors::{exception, in_use};
 use crate::lent::{Data, Lending};
@@ -264,9 +265,25 @@ impl Writer {
         _value: &Bound<'_, PyAny>,
         _traceback: &Bound<'_, PyAny>,
     ) -> PyResult<()> {
-        let finished = self.finish(py);
-        // The first exception is the one to see.
-        if kind.is_none() { finished } else { Ok(()) }
+        match self.finish(py) {
+            // No error, as of Ctrl-C: it is not for the deletion to wait again.
+            Err(interrupt) if !interrupt.is_instance_of::<PyException>(py) => {
+                self.discard();
+                Err(interrupt)
+            }
+            // The first exception is the one to see.
+            finished if kind.is_none() => finished,
+            _ => Ok(()),
+        }
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        self.file.traverse(&visit)
+    }
+
+    /// Called for a writer that only its own file refers to. That is no more to be used then.
+    fn __clear__(&self) {
+        self.end();
     }
 
     unsafe fn __getbuffer__(
@@ -292,35 +309,47 @@ impl Writer {
         }
         self.file.check_open(py)
     }
-}
 
-impl Drop for Writer {
+    /// Gives up what was not sent.
+    fn discard(&self) {
+        if let Some(mut state) = self.shared.lock() {
+            state.writer.discard();
+        }
+    }
+
     /// Sends what is buffered, without the interpreter's lock: the reader may be a thread. A signal whose
     /// handler raises, as Ctrl-C does, gives that up. If the file was closed, its number may be another file's.
-    fn drop(&mut self) {
+    fn end(&self) {
+        let state = self.shared.lock();
+        if state.is_none_or(|state| state.writer.is_finished()) {
+            return;
+        }
         Python::attach(|py| {
-            let is_open = self
-                .shared
-                .lock()
-                .is_some_and(|state| !state.writer.is_finished());
-            if !is_open {
-                return;
-            }
+            // It may be deleted as an exception passes.
+            let passing = PyErr::take(py);
             let finished = self.file.check_open(py).and_then(|()| {
                 self.shared.run(py, |state| {
                     state.pass_on()?;
                     state.writer.finish()
                 })
             });
-            if let Err(error) = finished
-                && let Some(mut state) = self.shared.lock()
-            {
+            if let Err(error) = finished {
                 // Errors are for those who finish, but what is known to be lost is not passed over.
-                if !state.gathered.is_empty() {
+                let state = self.shared.lock();
+                if state.is_some_and(|state| !state.gathered.is_empty()) {
                     error.write_unraisable(py, None);
                 }
-                state.writer.discard();
+                self.discard();
+            }
+            if let Some(exception) = passing {
+                exception.restore(py);
             }
         });
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        self.end();
     }
 }

@@ -5,6 +5,7 @@ import bz2
 import contextlib
 import doctest
 import errno
+import gc
 import gzip
 import hashlib
 import http.client
@@ -23,6 +24,7 @@ import tempfile
 import threading
 import time
 import tty
+import weakref
 
 import numpy
 import pytest
@@ -824,6 +826,82 @@ print("deleted", flush=True)
             assert child.poll() is None
         child.send_signal(signal.SIGINT)
     assert child.communicate(timeout=20)[0] == b"deleted\n"
+
+
+def test_a_writer_deleted_as_an_exception_passes_sends_its_bytes_and_keeps_that():
+    reader, writer = os.pipe()
+    file = os.fdopen(writer, "wb", buffering=0)
+
+    def opened():
+        out = fastpipes.Writer(file)
+        out.write(b"line\n")
+        return out
+
+    with pytest.raises(ZeroDivisionError):
+        print(opened(), 1 / 0)
+    with pytest.raises(TypeError, match="bytes-like"):
+        opened().write("text")
+    file.close()
+    with open(reader, "rb") as input:
+        assert input.read() == b"line\nline\n"
+
+
+def test_ctrl_c_at_the_end_of_a_with_statement_ends_it_once():
+    script = """
+import fastpipes, os
+reader, writer = os.pipe()
+try:
+    with fastpipes.Writer(writer) as out:
+        print("ready", flush=True)
+        try:
+            while True:
+                out.write(b"x" * 1000)
+        finally:
+            print("leaving", flush=True)
+except KeyboardInterrupt as interrupt:
+    assert isinstance(interrupt.__context__, KeyboardInterrupt)
+del out
+print("deleted", flush=True)
+"""
+    child = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE)
+    for line in (b"ready\n", b"leaving\n"):
+        assert child.stdout.readline() == line
+        while open(f"/proc/{child.pid}/stat").read().rsplit(") ", 1)[1][0] != "S":
+            assert child.poll() is None
+        child.send_signal(signal.SIGINT)
+    assert child.communicate(timeout=20)[0] == b"deleted\n"
+
+
+@pytest.mark.parametrize("kind", [fastpipes.Writer, fastpipes.Reader])
+def test_what_only_its_own_file_refers_to_is_collected(kind):
+    class File(io.FileIO):
+        pass
+
+    reader, writer = os.pipe()
+    file = File(writer if kind is fastpipes.Writer else reader, kind is fastpipes.Writer and "wb" or "rb")
+    file.other = kind(file)
+    collected = weakref.ref(file.other)
+    del file
+    gc.collect()
+    assert collected() is None
+    os.close(reader if kind is fastpipes.Writer else writer)
+
+
+def test_memory_that_is_lacking_is_an_exception_and_loses_no_byte():
+    script = """
+import fastpipes, resource, sys
+size = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (size + (64 << 20), -1))
+file = fastpipes.Reader(0)
+try:
+    file.read()
+except MemoryError:
+    resource.setrlimit(resource.RLIMIT_AS, (-1, -1))
+    sys.exit(0 if len(file.read()) == 256 << 20 else 3)
+sys.exit(4)
+"""
+    child = subprocess.run([sys.executable, "-c", script], input=bytes(256 << 20), timeout=60)
+    assert child.returncode == 0
 
 
 def test_the_examples_of_the_documentation():
