@@ -223,9 +223,15 @@ fn does_nothing(observation: &Observation, process: &Observed) -> bool {
     let waits_outside = process.outside.keys().any(|outside| {
         matches!(
             outside,
-            Outside::Socket | Outside::SocketOrTimer | Outside::Terminal
+            Outside::Socket | Outside::SocketOrTimer | Outside::Terminal | Outside::Other
         )
     });
+    // Who has children waits for the signal of their end.
+    let pid = process.process.id.pid;
+    let waits_for_signal = process.outside.contains_key(&Outside::Signal)
+        && observation
+            .living()
+            .all(|other| other.process.parent != pid);
     // By a futex in memory that others may share.
     let shared = ThreadState::Waiting(BlockedOn::Outside(Outside::Lock));
     let waits_outside = waits_outside || process.threads.contains(&shared);
@@ -236,6 +242,7 @@ fn does_nothing(observation: &Observation, process: &Observed) -> bool {
         && !process.watches_others
         && process.ran_s <= MAX_RUNNING * process.counted_s
         && !waits_outside
+        && !waits_for_signal
         && !waits_on_others
 }
 

@@ -62,8 +62,10 @@ const STATES: [StateColumn; 6] = [
 const WAITS: usize = 3;
 /// A process of whose time less is known waits in a way that no sample has seen.
 const MAX_UNKNOWN: f64 = 0.9;
-/// The range is shown of this number of stages.
-const MAX_ESTIMATES: usize = 3;
+/// This number of stages is named below a table.
+const MAX_NAMED: usize = 3;
+/// The shares of what was seen for a smaller share of the look are not those of the look.
+const MIN_SEEN: f64 = 0.8;
 /// A smaller share is shown as none.
 const MIN_SHOWN: f64 = 0.005;
 
@@ -87,10 +89,29 @@ pub(super) fn table(observation: &Observation, stages: &[&Observed], style: Styl
         let outputs: Vec<&ObservedLink> = outputs.filter_map(|id| observation.link(id)).collect();
         table.row(row(observed, &states, &outputs));
     }
-    let estimates = estimates(stages).map(|text| style.note(&text, DIM));
+    let notes = [estimates(stages), seen_in_part(observation, stages)];
+    let notes = notes.into_iter().flatten();
     std::iter::once(table.render(style))
-        .chain(estimates)
+        .chain(notes.map(|text| style.note(&text, DIM)))
         .join("\n")
+}
+
+/// Which stages began or ended within the look.
+fn seen_in_part(observation: &Observation, stages: &[&Observed]) -> Option<String> {
+    let most = MIN_SEEN * observation.seconds;
+    let is_part = |stage: &&&Observed| stage.counted_s > 0.0 && stage.counted_s < most;
+    let parts = stages.iter().filter(is_part).map(|stage| {
+        let seconds = significant(stage.counted_s);
+        format!("{} ({seconds} s)", stage.process.name)
+    });
+    let known = some_of(parts.unique().collect())?;
+    Some(format!("shares of part of the look: {known}"))
+}
+
+/// The first of these, with a mark if there are more.
+fn some_of(all: Vec<String>) -> Option<String> {
+    let more = if all.len() > MAX_NAMED { " ..." } else { "" };
+    (!all.is_empty()).then(|| format!("{}{more}", list(all.into_iter().take(MAX_NAMED))))
 }
 
 /// What the mark at estimated shares means, if a stage has one.
@@ -104,18 +125,8 @@ fn estimates(stages: &[&Observed]) -> Option<String> {
             percent(most)
         ))
     };
-    let all: Vec<String> = stages.iter().filter_map(between).unique().collect();
-    let more = if all.len() > MAX_ESTIMATES {
-        " ..."
-    } else {
-        ""
-    };
-    let all: Vec<String> = all.into_iter().take(MAX_ESTIMATES).collect();
-    let text = || {
-        let known = list(all.iter().cloned());
-        format!("~ estimated, as threads may run at once: {known}{more}")
-    };
-    (!all.is_empty()).then(text)
+    let known = some_of(stages.iter().filter_map(between).unique().collect())?;
+    Some(format!("~ estimated, as threads may run at once: {known}"))
 }
 
 fn row(observed: &Observed, states: &[&StateColumn], outputs: &[&ObservedLink]) -> Vec<Cell> {

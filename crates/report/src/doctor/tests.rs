@@ -345,6 +345,20 @@ fn estimated_shares_are_marked_with_their_range() {
     assert!(!text.contains("~10 %"), "{text}");
 }
 
+/// `cat <(xz -dc a) <(gzip -dc b)`: xz ends within the look.
+#[test]
+fn a_stage_that_was_seen_in_part_of_the_look_is_said_to_be() {
+    let text = |counted_s: f64| {
+        let mut xz = busy(process(1, "xz", vec![writes(1, 7)]), 0.96, 0.0, 0.0);
+        xz.counted_s = counted_s;
+        let cat = busy(process(2, "cat", vec![reads(0, 7)]), 0.1, 0.0, 0.9);
+        screen(vec![xz, cat], |_| {})
+    };
+    let note = "shares of part of the look: xz (1.20 s)\n";
+    assert!(text(1.2).contains(note), "{}", text(1.2));
+    assert!(!text(2.0).contains("in part of"), "{}", text(2.0));
+}
+
 #[test]
 fn few_samples_are_said_to_be_too_few() {
     let stages = || {

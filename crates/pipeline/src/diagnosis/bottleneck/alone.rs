@@ -3,7 +3,10 @@
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
-use super::{Finding, MIN_EVER, MIN_LACKING, MIN_OWN, MIN_THROUGH_CHILDREN, Observed, bottleneck};
+use super::{
+    Delay, Finding, MIN_EVER, MIN_LACKING, MIN_OWN, MIN_QUEUED, MIN_THROUGH_CHILDREN, Observed,
+    bottleneck,
+};
 use crate::observe::Observation;
 use crate::sample::Shares;
 use crate::wait::Outside;
@@ -83,6 +86,14 @@ fn is_held_up(finding: &Finding) -> bool {
     };
     let children = bottleneck.children.as_ref();
     let shares = children.map_or(&bottleneck.shares, |children| &children.shares);
+    // Its own threads may share a processor for a moment.
+    let is_foreign = matches!(
+        bottleneck.delay,
+        Some(Delay::Others { .. } | Delay::Quota(_) | Delay::Hypervisor { .. })
+    );
+    if is_foreign && shares.queued >= MIN_QUEUED {
+        return true;
+    }
     let lacks = [shares.queued, shares.disk, shares.stopped];
     lacks.iter().any(|share| *share >= MIN_LACKING) || shares.elsewhere >= MIN_OWN
 }

@@ -6,8 +6,11 @@ use super::{Candidate, MIN_OWN_PIPELINE, MIN_THROUGH_CHILDREN, MIN_TURNS, awake_
 use crate::diagnosis::Who;
 use crate::graph::{LinkSide, Node, STDERR, STDOUT};
 use crate::observe::Observation;
-use crate::proc::LinkId;
+use crate::proc::{LinkFd, LinkId};
 use crate::sample::Observed;
+
+/// Who waits on a pipe for a smaller share of the time is not held up by what writes to it.
+const MAX_KEPT_OPEN: f64 = 0.2;
 
 /// Whether a stage has nothing of the pipeline but a standard error to which it writes nothing, while others
 /// write their output there: it is none, as what a script runs in the background under `2>&1`.
@@ -32,10 +35,6 @@ pub(super) fn only_inherited_errors(stage: &Observed, stages: &[&Observed]) -> b
 pub(super) fn is_bystander(observation: &Observation, candidate: &Candidate<'_>) -> bool {
     let stage = candidate.stage;
     let own = stage.process.id;
-    let is_silent = stage.io.is_some_and(|io| io.writes == 0)
-        && !stage.splices
-        && !stage.has_reaped
-        && candidate.waits_on(LinkSide::Room) == 0.0;
     let has_other_writer = |link: LinkId| {
         let got_data = || {
             let mut readers = observation.users(link, LinkSide::Input).into_iter();
@@ -66,19 +65,60 @@ pub(super) fn is_bystander(observation: &Observation, candidate: &Candidate<'_>)
     let mut outputs = ends.filter(|end| end.writes && end.fd != STDERR);
     let is_shared = |link: LinkId| !is_awaited(link) || has_other_writer(link);
     candidate.before.is_empty()
-        && is_silent
+        && is_silent(candidate)
         && outputs.clone().any(|end| has_other_writer(end.pipe))
         && outputs.all(|end| is_shared(end.pipe))
         && !is_awaited_child(observation, stage)
         && !may_be_awaited_by_lock(observation, stage)
 }
 
+/// Whether an idle stage without input writes nothing, and those that read from it send on what they get elsewhere, without
+/// waiting for it, or while they look at both: it only keeps an input open, as in `(echo GET; sleep 9) | openssl s_client`.
+pub(super) fn only_keeps_open(observation: &Observation, candidate: &Candidate<'_>) -> bool {
+    let stage = candidate.stage;
+    let gets_it_elsewhere = |reader: &Observed, link: LinkId| {
+        let sends = reader.splices || reader.io.is_some_and(|io| io.writes > 0);
+        let looks_at_both = reader.polled.contains(&(link, LinkSide::Input));
+        sends && (looks_at_both || reader.share_on(link, LinkSide::Input) < MAX_KEPT_OPEN)
+    };
+    let is_kept_open = |link: LinkId| {
+        let readers = observation.users(link, LinkSide::Input);
+        let mut readers = readers.into_iter().peekable();
+        readers.peek().is_some() && readers.all(|reader| gets_it_elsewhere(reader, link))
+    };
+    let is_output = |end: &&LinkFd| end.writes && candidate.outputs.contains(&end.pipe);
+    let mut outputs = stage.process.ends.iter().filter(is_output).peekable();
+    candidate.before.is_empty()
+        && is_silent(candidate)
+        && outputs.peek().is_some()
+        && outputs.all(|end| is_kept_open(end.pipe))
+        && awake_of(stage) < MIN_TURNS
+        && !may_be_awaited_by_lock(observation, stage)
+}
+
+/// Whether a stage writes nothing, and doesn't wait for room.
+fn is_silent(candidate: &Candidate<'_>) -> bool {
+    let stage = candidate.stage;
+    stage.io.is_some_and(|io| io.writes == 0)
+        && !stage.splices
+        && !stage.has_reaped
+        && candidate.waits_on(LinkSide::Room) == 0.0
+}
+
 /// The busy ones of these that might be the bottleneck instead of this one. Who holds up the readers of a
-/// bystander does so without it.
+/// bystander does so without it, and what it starts one after the other, as find(1) does, is named with it.
 pub(super) fn competing(bystanders: &[Candidate<'_>], best: &Candidate<'_>) -> Vec<Who> {
     let stages = bystanders.iter().map(|candidate| candidate.stage);
+    let is_one_of_awaited = |stage: &Observed| {
+        let children = best.awaited_children();
+        let mut names = children.iter().flat_map(|children| &children.names);
+        stage.process.parent == best.stage.process.id.pid
+            && names.any(|name| *name == stage.process.name)
+    };
     let busy = stages.filter(|stage| {
-        awake_of(stage) >= MIN_THROUGH_CHILDREN && !best.before.contains(&stage.process.id.pid)
+        awake_of(stage) >= MIN_THROUGH_CHILDREN
+            && !best.before.contains(&stage.process.id.pid)
+            && !is_one_of_awaited(stage)
     });
     busy.map(Observed::who).collect()
 }

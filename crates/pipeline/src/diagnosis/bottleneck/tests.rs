@@ -144,7 +144,7 @@ fn who_only_inherited_a_standard_error_is_no_bottleneck() {
 #[test]
 fn who_is_left_in_the_background_and_writes_nothing_is_no_bottleneck() {
     let output = || vec![writes(1, 1), writes(2, 1)];
-    let found = |awaited: i32, silent: u64, read: u64| {
+    let observation_of = |awaited: i32, silent: u64, read: u64| {
         let children = Children {
             names: vec!["sleep".into()],
             awaited: vec![awaited],
@@ -182,10 +182,10 @@ fn who_is_left_in_the_background_and_writes_nothing_is_no_bottleneck() {
             }),
             ..frozen(reader, on_input(1))
         };
-        bottlenecks(
-            &observation(vec![shell, in_background, reader]),
-            &BTreeSet::new(),
-        )
+        observation(vec![shell, in_background, reader])
+    };
+    let found = |awaited: i32, silent: u64, read: u64| {
+        bottlenecks(&observation_of(awaited, silent, read), &BTreeSet::new())
     };
     let findings = found(9, 0, 5);
     let bottleneck = only_pace(&findings);
@@ -193,6 +193,11 @@ fn who_is_left_in_the_background_and_writes_nothing_is_no_bottleneck() {
     assert_eq!((stage, certainty), (1, Certainty::Likely));
     assert_eq!(bottleneck.awaited(), Some(Outside::Timer));
     assert_eq!(bottleneck.bystanders[0].pid, 2);
+    // One of several that it starts one after the other, as find(1).
+    let mut observation = observation_of(9, 0, 5);
+    observation.processes[1].process.name = "sleep".to_owned();
+    let findings = bottlenecks(&observation, &BTreeSet::new());
+    assert_eq!(only_pace(&findings).bystanders, []);
     // The shell waits for it, or it writes.
     for (awaited, writes) in [(2, 0), (9, 1)] {
         let findings = found(awaited, writes, 5);
@@ -202,6 +207,42 @@ fn who_is_left_in_the_background_and_writes_nothing_is_no_bottleneck() {
     let findings = found(9, 0, 0);
     let is_named = |finding: &Finding| matches!(finding, Finding::Bottleneck(bottleneck) if bottleneck.bystanders.is_empty());
     assert!(findings.iter().all(is_named), "{findings:?}");
+}
+
+/// `(echo GET; sleep 9) | openssl s_client | sha256sum`, and `sleep 9 | cat | sha256sum`.
+#[test]
+fn who_only_keeps_an_input_open_is_not_the_bottleneck() {
+    let named = |starved: f64, sent: u64, looks_at_both: bool| {
+        let sleeps = frozen(
+            process(1, "sleep", vec![writes(1, 1)]),
+            on_outside(Outside::Timer),
+        );
+        let client = process(2, "openssl", vec![reads(0, 1), writes(1, 2)]);
+        let mut client = busy(client, 0.9 - starved, 0.1, starved);
+        client.io = Some(Io {
+            writes: sent,
+            ..Io::default()
+        });
+        if looks_at_both {
+            client.polled = [(LinkId::pipe(1), LinkSide::Input)].into();
+        }
+        let reader = busy(process(3, "sha256sum", vec![reads(0, 2)]), 0.8, 0.0, 0.2);
+        let sleeps = Observed {
+            io: Some(Io::default()),
+            ..sleeps
+        };
+        let mut observation = observation(vec![sleeps, client, reader]);
+        observation.pipes[0].fill = Some(0.0);
+        let findings = bottlenecks(&observation, &BTreeSet::new());
+        findings.iter().find_map(|finding| match finding {
+            Finding::Bottleneck(bottleneck) => Some(bottleneck.stage.pid),
+            _ => None,
+        })
+    };
+    assert_ne!(named(0.1, 9, false), Some(1));
+    assert_ne!(named(0.8, 9, true), Some(1));
+    assert_eq!(named(0.8, 9, false), Some(1));
+    assert_eq!(named(0.8, 0, true), Some(1));
 }
 
 #[test]

@@ -423,6 +423,16 @@ fn whoever_may_be_woken_from_outside_is_not_said_to_do_nothing() {
     for timed in [Outside::EventOrTimer, Outside::LockOrTimer] {
         assert!(!are_idle(blocked(), idle_in(on_outside(timed))));
     }
+    // pause(2), and a message queue.
+    for unknown in [Outside::Signal, Outside::Other] {
+        let mut waits = idle_in(on_outside(unknown));
+        waits.outside = [(unknown, 1.0)].into();
+        let mut stranger = blocked();
+        stranger.process.parent = 1;
+        assert!(!are_idle(stranger, waits.clone()));
+        let is_for_children = unknown == Outside::Signal;
+        assert_eq!(are_idle(blocked(), waits), is_for_children);
+    }
     let mut with_alarm = idle();
     with_alarm.handled_signals = 1 << (libc::SIGALRM - 1);
     assert!(!are_idle(blocked(), with_alarm));

@@ -42,6 +42,19 @@ fn a_process_by_itself_is_named_if_it_is_held_up() {
         one.is_survey = true;
         assert!(named(&one).is_empty());
     }
+    // Others use the processors, or its own threads do for a moment.
+    for (busy, is_named) in [(1.0, true), (0.35, false)] {
+        let mut gzip = shares(0.71, 0.29, 0.0);
+        (gzip.ran_s, gzip.delayed_s) = (1.42, 0.58);
+        let mut one = observation(vec![gzip]);
+        let usage = ProcessorUsage {
+            busy,
+            ..ProcessorUsage::default()
+        };
+        one.load = Load([(0, usage), (1, usage)].into());
+        let expected: &[i32] = if is_named { &[1] } else { &[] };
+        assert_eq!(named(&one), expected, "{busy}");
+    }
     // What a pipeline has beside it is not asked about.
     let mut all = chain(&[(1.0, 0.0, 0.0), (0.1, 0.0, 0.9)]);
     all.push(frozen(alone(9), on_outside(Outside::FileLock)));
