@@ -84,7 +84,23 @@ typedef enum {
    * FASTPIPE_AUTO may try FASTPIPE_COW_CHECKED.
    */
   FASTPIPE_ALLOW_CLONE = 4,
+  /**
+   * A signal whose handler was set without SA_RESTART ends a wait with -EINTR, as that of write(2). Without this
+   * flag waits go on.
+   */
+  FASTPIPE_INTERRUPTIBLE = 8,
 } fastpipe_writer_flags;
+
+/**
+ * Flags of fastpipe_reader_options.
+ */
+typedef enum {
+  /**
+   * A signal whose handler was set without SA_RESTART ends a wait with -EINTR, as that of read(2). Without this flag
+   * waits go on.
+   */
+  FASTPIPE_READER_INTERRUPTIBLE = 1,
+} fastpipe_reader_flags;
 
 /**
  * Flags of fastpipe_copy_options.
@@ -153,7 +169,8 @@ typedef struct fastpipe_ring fastpipe_ring;
 
 /**
  * Output to a pipe, or to anything else that can be written. One thread may use it at a time; it may be
- * passed from thread to thread. A forked child must not use it, except to free it.
+ * passed from thread to thread. A forked child must not use it, except to free it: until then, or until it ends or
+ * runs another program, the reader sees no end of the data. Memory lent before the fork may read as zeroes there.
  */
 typedef struct fastpipe_writer fastpipe_writer;
 
@@ -242,9 +259,9 @@ typedef struct {
    */
   uint32_t wait;
   /**
-   * 0.
+   * Any of fastpipe_reader_flags.
    */
-  uint32_t reserved;
+  uint32_t flags;
   /**
    * Size of the buffer, in bytes; default 256 KiB.
    */
@@ -360,7 +377,7 @@ int fastpipe_writer_lend(fastpipe_writer *writer,
  * Sends the first n bytes of the memory lent, which is the caller's no more. They have been given to the
  * kernel when it returns, except under FASTPIPE_WAIT_NEVER, where they may be queued.
  *
- * Returns 0; -EINVAL, and nothing is sent, if nothing is lent or fewer bytes are; -EPIPE if there is no
+ * Returns 0; -EINTR under FASTPIPE_INTERRUPTIBLE, with bytes queued; -EINVAL, and nothing is sent, if nothing is lent or fewer bytes are; -EPIPE if there is no
  * reader (after SIGPIPE, unless that is ignored); other errors of write(2) and vmsplice(2), after which
  * the bytes that were not sent are kept, and the next call tries again.
  */
@@ -370,8 +387,8 @@ int fastpipe_writer_commit(fastpipe_writer *writer,
 /**
  * Writes length bytes: buffers them, and sends full buffers.
  *
- * Returns the number of bytes accepted, which is less than length only under FASTPIPE_WAIT_NEVER, or before
- * an error that the next call returns; -EAGAIN under FASTPIPE_WAIT_NEVER if none could be; errors as of
+ * Returns the number of bytes accepted, which is less than length only under FASTPIPE_WAIT_NEVER or
+ * FASTPIPE_INTERRUPTIBLE, or before an error that the next call returns; -EAGAIN under FASTPIPE_WAIT_NEVER if none could be; errors as of
  * fastpipe_writer_commit.
  */
 ssize_t fastpipe_writer_write(fastpipe_writer *writer,
@@ -429,12 +446,14 @@ int fastpipe_reader_open(fastpipe_reader **reader,
                          const fastpipe_reader_options *options);
 
 /**
- * Reads at least one byte and at most size bytes into the buffer. Signals don't interrupt it.
+ * Reads at least one byte and at most size bytes into the buffer.
  *
  * Returns the number of bytes; 0 at the end of the data, or if size is 0; -EAGAIN under
- * FASTPIPE_WAIT_NEVER if there are none; errors of read(2).
+ * FASTPIPE_WAIT_NEVER if there are none; -EINTR under FASTPIPE_READER_INTERRUPTIBLE; errors of read(2).
  */
-ssize_t fastpipe_reader_read(fastpipe_reader *reader, void *buffer, size_t size);
+ssize_t fastpipe_reader_read(fastpipe_reader *reader,
+                             void *buffer,
+                             size_t size);
 
 /**
  * Shows the bytes that were read and not consumed yet; reads more if there are none. Sets *data and *length,

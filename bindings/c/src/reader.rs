@@ -13,6 +13,14 @@ use crate::options::{self, Options, descriptor, ssize_t};
 /// use it at a time.
 pub struct fastpipe_reader(Reader<Descriptor>);
 
+/// Flags of fastpipe_reader_options.
+#[repr(C)]
+pub enum fastpipe_reader_flags {
+    /// A signal whose handler was set without SA_RESTART ends a wait with -EINTR, as that of read(2). Without this flag
+    /// waits go on.
+    FASTPIPE_READER_INTERRUPTIBLE = 1,
+}
+
 /// Settings of a reader. Zero means the default for every field but the first.
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -21,8 +29,8 @@ pub struct fastpipe_reader_options {
     pub size: usize,
     /// One of fastpipe_wait.
     pub wait: u32,
-    /// 0.
-    pub reserved: u32,
+    /// Any of fastpipe_reader_flags.
+    pub flags: u32,
     /// Size of the buffer, in bytes; default 256 KiB.
     pub buffer: u64,
     /// Capacity to enlarge the pipe to, in bytes; by default it is left as it is. Don't, if the writer uses
@@ -48,11 +56,13 @@ pub unsafe extern "C" fn fastpipe_reader_open(
         let reader = unsafe { crate::result(reader) }?;
         // SAFETY: NULL, or the caller's structure, which begins with its size.
         let options = unsafe { options::read(options) }?;
-        if options.reserved != 0 {
-            return Err(invalid("reserved must be 0"));
+        if options.flags & !1 != 0 {
+            return Err(invalid(format!("unknown flags {:#x}", options.flags & !1)));
         }
         let bytes = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
-        let mut settings = Reader::builder().wait(options::wait(options.wait)?);
+        let mut settings = Reader::builder()
+            .wait(options::wait(options.wait)?)
+            .interruptible(options.flags & 1 != 0);
         if options.buffer > 0 {
             settings = settings.buffer(bytes(options.buffer));
         }
@@ -65,10 +75,10 @@ pub unsafe extern "C" fn fastpipe_reader_open(
     })
 }
 
-/// Reads at least one byte and at most size bytes into the buffer. Signals don't interrupt it.
+/// Reads at least one byte and at most size bytes into the buffer.
 ///
 /// Returns the number of bytes; 0 at the end of the data, or if size is 0; -EAGAIN under
-/// FASTPIPE_WAIT_NEVER if there are none; errors of read(2).
+/// FASTPIPE_WAIT_NEVER if there are none; -EINTR under FASTPIPE_READER_INTERRUPTIBLE; errors of read(2).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fastpipe_reader_read(
     reader: *mut fastpipe_reader,

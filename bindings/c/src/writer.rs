@@ -11,9 +11,11 @@ use crate::error::{guard, guard_int, invalid};
 use crate::options::{self, Options, descriptor, ssize_t};
 
 /// Output to a pipe, or to anything else that can be written. One thread may use it at a time; it may be
-/// passed from thread to thread. A forked child must not use it, except to free it.
+/// passed from thread to thread. A forked child must not use it, except to free it: until then, or until it ends or
+/// runs another program, the reader sees no end of the data. Memory lent before the fork may read as zeroes there.
 pub struct fastpipe_writer {
     writer: Writer,
+    is_interruptible: bool,
     /// What ended a write of which a part was accepted: for the next call.
     failed: Option<io::Error>,
 }
@@ -71,6 +73,9 @@ pub enum fastpipe_writer_flags {
     FASTPIPE_AT_ONCE = 2,
     /// FASTPIPE_AUTO may try FASTPIPE_COW_CHECKED.
     FASTPIPE_ALLOW_CLONE = 4,
+    /// A signal whose handler was set without SA_RESTART ends a wait with -EINTR, as that of write(2). Without this
+    /// flag waits go on.
+    FASTPIPE_INTERRUPTIBLE = 8,
 }
 
 /// Settings of a writer. Zero means the default for every field but the first.
@@ -121,6 +126,10 @@ pub struct fastpipe_report {
 // SAFETY: numbers only, without padding; the first is the size.
 unsafe impl Options for fastpipe_report {}
 
+fn is_interruptible(options: &fastpipe_writer_options) -> bool {
+    options.flags & 8 != 0
+}
+
 fn settings(options: &fastpipe_writer_options) -> io::Result<WriterBuilder> {
     let mut settings = fastpipe_core::Writer::builder()
         .wait(options::wait(options.wait)?)
@@ -145,8 +154,8 @@ fn settings(options: &fastpipe_writer_options) -> io::Result<WriterBuilder> {
     if options.max_held > 0 {
         settings = settings.max_held(options.max_held);
     }
-    if options.flags & !7 != 0 {
-        return Err(invalid(format!("unknown flags {:#x}", options.flags & !7)));
+    if options.flags & !15 != 0 {
+        return Err(invalid(format!("unknown flags {:#x}", options.flags & !15)));
     }
     if options.flags & 1 != 0 {
         settings = settings.keep_capacity();
@@ -154,7 +163,9 @@ fn settings(options: &fastpipe_writer_options) -> io::Result<WriterBuilder> {
     if options.flags & 2 != 0 {
         settings = settings.at_once();
     }
-    Ok(settings.allow_clone(options.flags & 4 != 0))
+    Ok(settings
+        .allow_clone(options.flags & 4 != 0)
+        .interruptible(is_interruptible(options)))
 }
 
 /// Creates a writer to fd, which remains the caller's: close it after fastpipe_writer_free, and not before.
@@ -175,6 +186,7 @@ pub unsafe extern "C" fn fastpipe_writer_open(
         let opened = Writer::open(settings(&options)?, descriptor(fd)?)?;
         *writer = Box::into_raw(Box::new(fastpipe_writer {
             writer: opened,
+            is_interruptible: is_interruptible(&options),
             failed: None,
         }));
         Ok(0)
@@ -210,7 +222,7 @@ pub unsafe extern "C" fn fastpipe_writer_lend(
 /// Sends the first n bytes of the memory lent, which is the caller's no more. They have been given to the
 /// kernel when it returns, except under FASTPIPE_WAIT_NEVER, where they may be queued.
 ///
-/// Returns 0; -EINVAL, and nothing is sent, if nothing is lent or fewer bytes are; -EPIPE if there is no
+/// Returns 0; -EINTR under FASTPIPE_INTERRUPTIBLE, with bytes queued; -EINVAL, and nothing is sent, if nothing is lent or fewer bytes are; -EPIPE if there is no
 /// reader (after SIGPIPE, unless that is ignored); other errors of write(2) and vmsplice(2), after which
 /// the bytes that were not sent are kept, and the next call tries again.
 #[unsafe(no_mangle)]
@@ -224,8 +236,8 @@ pub unsafe extern "C" fn fastpipe_writer_commit(writer: *mut fastpipe_writer, n:
 
 /// Writes length bytes: buffers them, and sends full buffers.
 ///
-/// Returns the number of bytes accepted, which is less than length only under FASTPIPE_WAIT_NEVER, or before
-/// an error that the next call returns; -EAGAIN under FASTPIPE_WAIT_NEVER if none could be; errors as of
+/// Returns the number of bytes accepted, which is less than length only under FASTPIPE_WAIT_NEVER or
+/// FASTPIPE_INTERRUPTIBLE, or before an error that the next call returns; -EAGAIN under FASTPIPE_WAIT_NEVER if none could be; errors as of
 /// fastpipe_writer_commit.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fastpipe_writer_write(
@@ -242,7 +254,13 @@ pub unsafe extern "C" fn fastpipe_writer_write(
         let mut written = 0;
         while written < data.len() {
             match handle.writer.write(&data[written..]) {
-                Ok(n) => written += n,
+                Ok(n) => {
+                    written += n;
+                    // Perhaps by a signal.
+                    if handle.is_interruptible {
+                        break;
+                    }
+                }
                 Err(error) if written > 0 => {
                     // Who doesn't wait goes on with the rest.
                     let is_error = error.kind() != io::ErrorKind::WouldBlock;

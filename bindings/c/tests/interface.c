@@ -13,6 +13,7 @@
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -202,6 +203,63 @@ static void tells_what_ended_a_write(void) {
     free(data);
     fclose(file);
     signal(SIGXFSZ, handler);
+}
+
+struct input {
+    fastpipe_reader *reader;
+    size_t total;
+};
+
+static void *reading_thread(void *of) {
+    struct input *input = of;
+    static unsigned char some[10000];
+    for (size_t got = 0; got < input->total;) {
+        ssize_t n = fastpipe_reader_read(input->reader, some, sizeof some);
+        CHECK(n > 0 && is_right(some, got, (size_t)n));
+        got += (size_t)n;
+    }
+    return NULL;
+}
+
+static void ignore(int signal) {
+    (void)signal;
+}
+
+/* Again and again: the first one may come before the wait. */
+static void a_signal_ends_a_wait_if_asked(void) {
+    struct sigaction before, notes = {.sa_handler = ignore};
+    struct itimerval often = {{0, 1000}, {0, 1000}}, never = {{0, 0}, {0, 0}};
+    int ends[2];
+    CHECK(pipe2(ends, O_CLOEXEC) == 0 && sigaction(SIGALRM, &notes, &before) == 0);
+    fastpipe_writer_options options = {.size = sizeof options, .flags = FASTPIPE_INTERRUPTIBLE};
+    fastpipe_writer *writer;
+    CHECK(fastpipe_writer_open(&writer, ends[1], &options) == 0);
+    fastpipe_reader_options reading = {.size = sizeof reading, .flags = FASTPIPE_READER_INTERRUPTIBLE};
+    fastpipe_reader *reader;
+    CHECK(fastpipe_reader_open(&reader, ends[0], &reading) == 0);
+    static unsigned char some[100000];
+    CHECK(setitimer(ITIMER_REAL, &often, NULL) == 0);
+    CHECK(fastpipe_reader_read(reader, some, sizeof some) == -EINTR);
+    size_t written = 0;
+    ssize_t n;
+    for (;;) {
+        fill(some, written, sizeof some);
+        n = fastpipe_writer_write(writer, some, sizeof some);
+        if (n < 0)
+            break;
+        written += (size_t)n;
+    }
+    CHECK(n == -EINTR && written > 0);
+    CHECK(setitimer(ITIMER_REAL, &never, NULL) == 0);
+    /* Nothing is lost. */
+    pthread_t thread;
+    struct input input = {reader, written};
+    CHECK(pthread_create(&thread, NULL, reading_thread, &input) == 0);
+    CHECK(fastpipe_writer_finish(writer) == 0 && pthread_join(thread, NULL) == 0);
+    fastpipe_writer_free(writer);
+    fastpipe_reader_free(reader);
+    CHECK(close(ends[0]) == 0 && close(ends[1]) == 0);
+    CHECK(sigaction(SIGALRM, &before, NULL) == 0);
 }
 
 static void never_waits_if_asked(void) {
@@ -504,6 +562,7 @@ int main(int argc, char **argv) {
         writes_what_was_lent(method);
     refuses_what_is_wrong();
     tells_what_ended_a_write();
+    a_signal_ends_a_wait_if_asked();
     never_waits_if_asked();
     copies();
     rings_between_threads();

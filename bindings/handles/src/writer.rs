@@ -119,6 +119,14 @@ impl Writer {
         }
     }
 
+    /// Number of bytes accepted and not yet given to the kernel. Ends the loan.
+    pub fn queued(&mut self) -> u128 {
+        match &mut self.0 {
+            State::Open(lending) => lending.owner().queued(),
+            State::Finished(_) | State::Broken => 0,
+        }
+    }
+
     /// Gives up what was not sent. Never waits.
     pub fn discard(&mut self) {
         if let State::Open(lending) = std::mem::replace(&mut self.0, State::Broken) {

@@ -45,8 +45,12 @@ class Writer:
 
     file is a descriptor, or an object with fileno() whose bytes are those of its descriptor: not one of gzip.open(),
     urlopen() or ssl, which raise TypeError. It stays open, and the caller closes it afterwards: a call after that
-    raises ValueError. One thread at a time may use a writer. A forked child can't use its parent's: calls raise OSError, and what was
-    written before the fork is sent by the parent only.
+    raises ValueError. One thread at a time may use a writer, and a handler of a signal not during another call
+    (RuntimeError). What a writer that is deleted can't send is reported as an ignored exception.
+
+    A forked child can't use its parent's: calls raise OSError, and what was written before the fork is sent by the
+    parent only. Until the child ends or runs another program the reader sees no end of the data, and memory lent before
+    the fork may read as zeroes there.
 
     method="drained" asserts that every reader copies by read(2), and passes nothing on by splice(2) or
     tee(2), as some versions of cat and pv do: otherwise they read wrong bytes. "cow_checked", and "auto" with

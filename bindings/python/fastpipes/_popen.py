@@ -42,6 +42,7 @@ class Popen(subprocess.Popen[bytes]):
         self._tail: deque[bytes] = deque()
         self._tail_size = stderr_tail_size
         self._drain: threading.Thread | None = None
+        self._waited = 0.0
         super().__init__(args, **kwargs)
         if pipe_size is not None:
             size = _SIZE if pipe_size == "auto" else pipe_size
@@ -65,21 +66,22 @@ class Popen(subprocess.Popen[bytes]):
         """As Popen.wait(). What the process wrote to standard error is in stderr_tail then, unless
         another process still has it."""
         status = super().wait(timeout)
-        self._finish_drain()
+        self._finish_drain(1)
         return status
 
     def poll(self) -> int | None:
         """As Popen.poll(). Once the process has ended, stderr_tail is as after wait()."""
         status = super().poll()
         if status is not None:
-            self._finish_drain()
+            self._finish_drain(0.02)
         return status
 
-    def _finish_drain(self) -> None:
-        """Waits until standard error has ended: once, since another process may still have it."""
-        drain, self._drain = self._drain, None
-        if drain is not None:
-            drain.join(1)
+    def _finish_drain(self, seconds: float) -> None:
+        """Waits until standard error has ended: for so long in all, since another process may still have it."""
+        left = seconds - self._waited
+        if self._drain is not None and left > 0:
+            self._waited = seconds
+            self._drain.join(left)
 
     @property
     def stderr_tail(self) -> bytes:

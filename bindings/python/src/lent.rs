@@ -4,6 +4,7 @@ use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use crate::errors::in_use;
 use fastpipe_handles::Lent;
 use pyo3::exceptions::PyBufferError;
 use pyo3::ffi;
@@ -17,6 +18,17 @@ pub(crate) struct Lending {
     state: Mutex<State>,
     /// Whether anything is lent.
     is_lent: AtomicBool,
+    /// Whether a call goes on that may wait, in which a handler of a signal may make another one.
+    is_in_call: AtomicBool,
+}
+
+/// A call that may wait.
+pub(crate) struct Call<'a>(&'a Lending);
+
+impl Drop for Call<'_> {
+    fn drop(&mut self) {
+        self.0.is_in_call.store(false, Ordering::Release);
+    }
 }
 
 #[derive(Debug, Default)]
@@ -54,11 +66,27 @@ impl Lending {
         Ok(view)
     }
 
+    /// Begins a call that may wait, as [`end`](Self::end) does.
+    ///
+    /// # Errors
+    /// Those of [`end`](Self::end).
+    pub(crate) fn begin(&self, py: Python<'_>) -> PyResult<Call<'_>> {
+        self.end(py)?;
+        if self.is_in_call.swap(true, Ordering::AcqRel) {
+            return Err(in_use());
+        }
+        Ok(Call(self))
+    }
+
     /// Releases the view that was returned, so that its later use raises.
     ///
     /// # Errors
+    /// RuntimeError during another call: of another thread, or of the one that a handler of a signal interrupts.
     /// BufferError, and everything stays, while an array or another view still has the memory.
     pub(crate) fn end(&self, py: Python<'_>) -> PyResult<()> {
+        if self.is_in_call.load(Ordering::Acquire) {
+            return Err(in_use());
+        }
         if !self.is_lent.load(Ordering::Acquire) {
             return Ok(());
         }

@@ -31,9 +31,9 @@ impl State {
     /// Reads once, and keeps that. Returns whether there may be more: not at the end, and not if only
     /// waiting would bring more while there is something to return.
     fn keep_more(&mut self) -> io::Result<bool> {
-        let mut more = vec![0; MAX_READ];
         // Before it is read: what finds no room would be lost.
         self.kept.try_reserve(MAX_READ)?;
+        let mut more = zeroes(MAX_READ)?;
         match self.reader.read(&mut more) {
             Ok(n) => {
                 self.kept.extend(&more[..n]);
@@ -45,6 +45,13 @@ impl State {
             Err(error) => Err(error),
         }
     }
+}
+
+fn zeroes(size: usize) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    bytes.try_reserve_exact(size)?;
+    bytes.resize(size, 0);
+    Ok(bytes)
 }
 
 impl Read for State {
@@ -123,7 +130,7 @@ impl Reader {
             return self.read_all(py);
         };
         let read = self.shared.run(py, |state| {
-            let mut bytes = vec![0; size.min(MAX_READ)];
+            let mut bytes = zeroes(size.min(MAX_READ))?;
             let n = state.read(&mut bytes)?;
             bytes.truncate(n);
             Ok(bytes)

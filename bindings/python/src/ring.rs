@@ -121,13 +121,13 @@ macro_rules! end {
                 py: Python<'_>,
                 body: impl Fn(&mut rings::$End) -> io::Result<T> + Send + Sync,
             ) -> PyResult<T> {
-                self.lending.end(py)?;
+                let _call = self.lending.begin(py)?;
                 self.shared.run(py, |side| body(side.end()?.end()))
             }
 
             /// Takes the end out.
             fn take(&self, py: Python<'_>) -> PyResult<Option<rings::$End>> {
-                self.lending.end(py)?;
+                let _call = self.lending.begin(py)?;
                 self.shared.run(py, |side| Ok(side.end.take().map(|end| end.into_end())))
             }
         }
@@ -214,7 +214,7 @@ macro_rules! end {
                 let timeout = timeout.map(Duration::try_from_secs_f64).transpose();
                 let timeout = timeout
                     .map_err(|_| PyValueError::new_err("timeout must be a positive time"))?;
-                self.lending.end(py)?;
+                let _call = self.lending.begin(py)?;
                 self.shared.run(py, |side| {
                     side.timeout = timeout;
                     side.end()?.end().set_wait(wait);
@@ -301,20 +301,20 @@ end!(Producer, {
     #[pyo3(signature = (at_least=0))]
     fn lend<'py>(slf: &Bound<'py, Self>, at_least: usize) -> PyResult<Bound<'py, PyMemoryView>> {
         let (this, py) = (slf.get(), slf.py());
-        this.lending.end(py)?;
+        let _call = this.lending.begin(py)?;
         let lent = wait(&this.shared, py, |end| end.lend(at_least))?;
         this.lending.lend(slf.as_any(), lent, false)
     }
 
     /// Makes the first n bytes of it available to the consumer.
     fn commit(&self, py: Python<'_>, n: usize) -> PyResult<()> {
-        self.lending.end(py)?;
+        let _call = self.lending.begin(py)?;
         self.shared.run(py, |side| side.end()?.commit(n))
     }
 
     /// Sends a message, which receive() returns as a whole. Not to be mixed with commit().
     fn send(&self, py: Python<'_>, message: &Bound<'_, PyAny>) -> PyResult<()> {
-        self.lending.end(py)?;
+        let _call = self.lending.begin(py)?;
         let message = Data::new(message)?;
         let all = message.as_slice();
         wait(&self.shared, py, |end| end.end().send(all))
@@ -322,7 +322,7 @@ end!(Producer, {
 
     /// Waits until the consumer has released everything.
     fn wait_drained(&self, py: Python<'_>) -> PyResult<()> {
-        self.lending.end(py)?;
+        let _call = self.lending.begin(py)?;
         wait(&self.shared, py, |end| end.end().wait_drained())
     }
 });
@@ -356,20 +356,20 @@ end!(Consumer, {
     #[pyo3(signature = (at_least=0))]
     fn peek<'py>(slf: &Bound<'py, Self>, at_least: usize) -> PyResult<Bound<'py, PyMemoryView>> {
         let (this, py) = (slf.get(), slf.py());
-        this.lending.end(py)?;
+        let _call = this.lending.begin(py)?;
         let lent = wait(&this.shared, py, |end| end.peek(at_least))?;
         this.lending.lend(slf.as_any(), lent, true)
     }
 
     /// Takes the first n of them out of the ring.
     fn release(&self, py: Python<'_>, n: usize) -> PyResult<()> {
-        self.lending.end(py)?;
+        let _call = self.lending.begin(py)?;
         self.shared.run(py, |side| side.end()?.release(n))
     }
 
     /// Waits for the next message; None at the end.
     fn receive<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyBytes>>> {
-        self.lending.end(py)?;
+        let _call = self.lending.begin(py)?;
         let message = wait(&self.shared, py, |end| {
             let mut message = Vec::new();
             Ok(end.end().recv(&mut message)?.map(|_| message))

@@ -4,7 +4,7 @@ use std::ffi::c_int;
 use std::io::{self, ErrorKind};
 
 use fastpipe::Method;
-use pyo3::exceptions::{PyBlockingIOError, PyException};
+use pyo3::exceptions::{PyBlockingIOError, PyBrokenPipeError, PyException};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyMemoryView;
@@ -28,6 +28,16 @@ struct State {
 }
 
 impl State {
+    fn new(writer: fastpipe_handles::Writer) -> io::Result<Self> {
+        let mut gathered = Vec::new();
+        gathered.try_reserve_exact(GATHERED)?;
+        Ok(State { writer, gathered })
+    }
+
+    fn has_unsent(&mut self) -> bool {
+        !self.gathered.is_empty() || self.writer.queued() > 0
+    }
+
     /// Passes on what was gathered.
     fn pass_on(&mut self) -> io::Result<()> {
         if self.gathered.is_empty() {
@@ -46,8 +56,11 @@ impl State {
 
 /// Output by the fastest way that is correct for whatever reads it.
 /// file is a descriptor, or anything with fileno(); it stays open, and the caller closes it
-/// afterwards. One thread at a time may use a writer. A forked child can't use its parent's: calls raise
-/// OSError, and what was written before the fork is sent by the parent only.
+/// afterwards. One thread at a time may use a writer, and a handler of a signal not during another call
+/// (RuntimeError). What a writer that is deleted can't send is reported as an ignored exception.
+/// A forked child can't use its parent's: calls raise OSError, and what was written before the fork is
+/// sent by the parent only. Until the child ends or runs another program the reader sees no end of the
+/// data, and memory lent before the fork may read as zeroes there.
 /// method="drained" asserts that every reader copies by read(2), and passes nothing on by splice(2)
 /// or tee(2), as some versions of cat and pv do: otherwise they read wrong bytes. "cow_checked",
 /// and "auto" with allow_clone, call clone(2) very often: only for small processes that do little
@@ -125,13 +138,9 @@ impl Writer {
             settings = settings.at_once();
         }
         let file = OpenFile::new(file)?;
-        let writer =
-            fastpipe_handles::Writer::open(settings, file.descriptor()).map_err(exception)?;
+        let opened = fastpipe_handles::Writer::open(settings, file.descriptor());
         Ok(Writer {
-            shared: Shared::new(State {
-                writer,
-                gathered: Vec::with_capacity(GATHERED),
-            }),
+            shared: Shared::new(opened.and_then(State::new).map_err(exception)?),
             lending: Lending::default(),
             file,
         })
@@ -143,7 +152,7 @@ impl Writer {
     #[pyo3(signature = (at_least=0))]
     fn lend<'py>(slf: &Bound<'py, Self>, at_least: usize) -> PyResult<Bound<'py, PyMemoryView>> {
         let (this, py) = (slf.get(), slf.py());
-        this.lending.end(py)?;
+        let _call = this.lending.begin(py)?;
         this.file.check_open(py)?;
         let lent = this.shared.run(py, |state| {
             state.pass_on()?;
@@ -154,7 +163,7 @@ impl Writer {
 
     /// Sends the first n bytes of the memory lent.
     fn commit(&self, py: Python<'_>, n: usize) -> PyResult<()> {
-        self.lending.end(py)?;
+        let _call = self.lending.begin(py)?;
         self.file.check_open(py)?;
         match self.shared.once(py, |state| state.writer.commit(n))? {
             // All bytes are queued by now.
@@ -181,6 +190,7 @@ impl Writer {
                 return Ok(all.len());
             }
         }
+        let _call = self.lending.begin(py)?;
         self.file.check_open(py)?;
         let mut written = 0;
         while written < all.len() {
@@ -210,7 +220,7 @@ impl Writer {
 
     /// Sends what is buffered. Does not wait until it was read.
     fn flush(&self, py: Python<'_>) -> PyResult<()> {
-        self.lending.end(py)?;
+        let _call = self.lending.begin(py)?;
         self.check_open(py)?;
         self.shared.run(py, |state| {
             state.pass_on()?;
@@ -221,7 +231,7 @@ impl Writer {
     /// Sends what is buffered, and lets go of the file: the reader sees the end once that is
     /// closed.
     fn finish(&self, py: Python<'_>) -> PyResult<()> {
-        self.lending.end(py)?;
+        let _call = self.lending.begin(py)?;
         self.check_open(py)?;
         self.shared.run(py, |state| {
             state.pass_on()?;
@@ -231,7 +241,7 @@ impl Writer {
 
     /// What it has done so far.
     fn report(&self, py: Python<'_>) -> PyResult<Report> {
-        self.lending.end(py)?;
+        let _call = self.lending.begin(py)?;
         let report = self.shared.run(py, |state| state.writer.report())?;
         Ok(Report {
             method: match report.method {
@@ -334,10 +344,11 @@ impl Writer {
                 })
             });
             if let Err(error) = finished {
-                // Errors are for those who finish, but what is known to be lost is not passed over.
+                // Errors are for those who finish, but what is lost is not passed over, unless its reader has left.
+                let has_left = error.value(py).is_instance_of::<PyBrokenPipeError>();
                 let state = self.shared.lock();
-                if state.is_some_and(|state| !state.gathered.is_empty()) {
-                    error.write_unraisable(py, None);
+                if !has_left && state.is_some_and(|mut state| state.has_unsent()) {
+                    error.write_unraisable(py, Some(py.get_type::<Writer>().as_any()));
                 }
                 self.discard();
             }

@@ -846,6 +846,62 @@ def test_a_writer_deleted_as_an_exception_passes_sends_its_bytes_and_keeps_that(
         assert input.read() == b"line\nline\n"
 
 
+def test_a_handler_of_a_signal_cannot_use_a_writer_in_the_midst_of_a_call():
+    reader, writer = os.pipe()
+    out = fastpipes.Writer(writer, method="fresh", at_once=True, keep_capacity=True)
+    raised = []
+
+    def handle(*_):
+        for call in (out.lend, out.flush, lambda: out.write(b"x")):
+            with pytest.raises(RuntimeError, match="in use"):
+                call()
+            raised.append(True)
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        threading.Thread(target=lambda: os.read(reader, MIB), daemon=True).start()
+
+    before = signal.signal(signal.SIGALRM, handle)
+    with contextlib.suppress(BlockingIOError):
+        os.set_blocking(writer, False)
+        while True:
+            os.write(writer, b"f" * 4096)
+    os.set_blocking(writer, True)
+    # Again and again: the first one may come before the wait.
+    signal.setitimer(signal.ITIMER_REAL, 0.01, 0.01)
+    memory = out.lend(1 << 16)
+    memory[:] = b"a" * len(memory)
+    out.commit(1)
+    signal.signal(signal.SIGALRM, before)
+    assert len(raised) == 3
+    out.finish()
+    os.close(writer)
+    os.close(reader)
+
+
+def test_what_a_deleted_writer_loses_is_reported():
+    script = "import fastpipes; out = fastpipes.Writer(1); out.write(b'x' * {}); del out"
+    for size in (100, 100_000):
+        with open("/dev/full", "wb") as full:
+            lost = subprocess.run(
+                [sys.executable, "-c", script.format(size)], stdout=full, stderr=subprocess.PIPE, timeout=20
+            )
+        assert b"No space left" in lost.stderr
+
+
+def test_poll_does_not_wait_for_a_child_that_keeps_standard_error():
+    with fastpipes.Popen(["sh", "-c", "exec 3>&2; sleep 20 >/dev/null 2>&3 3>&- & echo $!"], stdout=subprocess.PIPE,
+                         stderr=subprocess.PIPE) as child:
+        sleeper = int(child.stdout.readline())
+        times = []
+        while True:
+            began = time.monotonic()
+            status = child.poll()
+            times.append(time.monotonic() - began)
+            if status is not None:
+                break
+        os.kill(sleeper, signal.SIGKILL)
+    assert max(times) < 0.9
+
+
 def test_ctrl_c_at_the_end_of_a_with_statement_ends_it_once():
     script = """
 import fastpipes, os

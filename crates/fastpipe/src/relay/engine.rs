@@ -170,10 +170,16 @@ impl<'a, Look: FnMut(&[u8]) -> Flow> Engine<'a, Look> {
                 }
                 self.apply(flow);
             }
-            if self.stopped_by_look {
+            // The rest of a message can't be left for later.
+            let gives_message = self.input.kind == FileKind::Messages && self.held() > 0;
+            if self.stopped_by_look && !gives_message {
                 return Ok(End::Stopped);
             }
-            let may_take = self.may_take();
+            let may_take = if self.stopped_by_look {
+                0
+            } else {
+                self.may_take()
+            };
             if self.held() == 0 && may_take == 0 {
                 if self.options.limit.is_some_and(|limit| self.taken >= limit) {
                     return Ok(End::Limit);

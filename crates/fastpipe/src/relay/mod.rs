@@ -215,7 +215,7 @@ pub fn relay(
 /// through this process. They are still in the processor's cache then.
 ///
 /// The return value of `look` takes effect at once: [`Flow::Stop`] ends the relay
-/// normally, [`Flow::AtMost`] and [`Flow::CallAfter`] replace the allowance until
+/// normally, after the rest of a message, [`Flow::AtMost`] and [`Flow::CallAfter`] replace the allowance until
 /// the next call of `progress`, and [`Flow::Continue`] changes nothing. Bytes are
 /// taken only after all bytes taken before have been given, so `look` can limit
 /// the relay exactly: to relay at most `n` more lines, allow `n` bytes at a time.

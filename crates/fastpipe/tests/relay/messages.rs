@@ -15,7 +15,7 @@ use crate::common::shapes::cut;
 use crate::common::vmsplice;
 use crate::common::{assert_same, buffer_with, pattern, pipe_of, read_rest};
 use fastpipe::reader::Reader;
-use fastpipe::relay::{End, Flow, Options, Relayed, Technique, relay};
+use fastpipe::relay::{End, Flow, Options, Relayed, Technique, relay, relay_inspecting};
 use fastpipe::transfer::Output;
 use fastpipe::wait::Wait;
 use rustix::fs::OFlags;
@@ -211,6 +211,27 @@ fn message_is_truncated_at_limit_and_the_next_one_remains() {
         assert_eq!(File::from(receiver).read(&mut rest).unwrap(), 4);
         assert_eq!(&rest[..4], b"next");
     }
+}
+
+#[test]
+fn a_message_in_whose_midst_the_inspector_stops_is_passed_on_whole() {
+    let (sender, receiver) = unix(SocketType::SEQPACKET);
+    let bytes = pattern(60_000);
+    send_each(&sender, &[&bytes, b"next"]);
+    // Without room for the message.
+    let (reader, output) = pipe_of(4096);
+    let options = Options::new().raise_capacity(false);
+    let (done, got) = std::thread::scope(|scope| {
+        let reading = scope.spawn(|| read_rest(reader));
+        let stop = |_: &[u8]| Flow::Stop;
+        let done = relay_inspecting(&receiver, &output, &options, stop, |_| Flow::Continue);
+        drop(output);
+        (done.unwrap(), reading.join().unwrap())
+    });
+    assert_eq!((done.end, done.undelivered.len()), (End::Stopped, 0));
+    assert_same(&got, &bytes);
+    let mut rest = [0; 100];
+    assert_eq!(File::from(receiver).read(&mut rest).unwrap(), 4);
 }
 
 #[test]
