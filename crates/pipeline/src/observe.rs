@@ -186,6 +186,9 @@ pub struct FillChange {
     /// By how many bytes a second it grew, from the first half of the looks to the second; negative
     /// if it shrank.
     pub bytes_per_s: f64,
+    /// Whether there was more at each look of the last quarter than at any of the first: not only by turns.
+    #[serde(skip)]
+    pub is_steady_growth: bool,
 }
 
 impl FillChange {
@@ -199,7 +202,13 @@ impl FillChange {
             let sum: u64 = looks.iter().map(|look| look.bytes).sum();
             sum as f64 / looks.len() as f64
         };
+        let quarter = looks.len() / 4;
+        let bytes =
+            |looks: &[FillSample]| looks.iter().map(|look| look.bytes).collect::<Vec<u64>>();
+        let most_at_first = bytes(&looks[..quarter]).into_iter().max();
+        let least_at_last = bytes(&looks[looks.len() - quarter..]).into_iter().min();
         (looks.len() > 1 && seconds > 0.0).then(|| FillChange {
+            is_steady_growth: most_at_first < least_at_last,
             is_constant: looks.iter().all(|look| look.bytes == first.bytes),
             // The middles of the halves are half of the time apart.
             bytes_per_s: (mean(halves.1) - mean(halves.0)) / (seconds / 2.0),
@@ -349,6 +358,14 @@ impl ObservedLink {
             Some((change, rate)) if change.bytes_per_s >= MIN_CHANGE * rate => 1.0,
             Some((change, rate)) if change.bytes_per_s <= -MIN_CHANGE * rate => 0.0,
             _ => fill,
+        })
+    }
+
+    /// Whether data piles up in it: what reads from it is slower than all before it.
+    pub(crate) fn piles_up(&self) -> bool {
+        let change = self.fill_change.zip(self.bytes_per_s);
+        change.is_some_and(|(change, rate)| {
+            change.is_steady_growth && change.bytes_per_s >= MIN_CHANGE * rate
         })
     }
 

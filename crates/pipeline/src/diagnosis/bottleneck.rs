@@ -33,7 +33,7 @@ pub use self::unnamed::ActiveStage;
 use self::unnamed::{known_share, shares_its_wait, unnamed};
 use super::{Finding, Observed, Who};
 use crate::graph::{Adjacency, Edge, LinkSide, Process, reach};
-use crate::observe::Observation;
+use crate::observe::{Observation, ObservedLink};
 use crate::proc::LinkId;
 use crate::sample::{Children, Shares};
 use crate::wait::{Outside, ThreadState};
@@ -287,7 +287,7 @@ fn bottleneck(observation: &Observation, stages: &[&Observed], edges: &[Edge]) -
         |stage: &Observed| bystanders.iter().any(|one| std::ptr::eq(one.stage, stage));
     current.retain(|stage| !is_bystander(stage));
     let stages = &current[..];
-    let candidates = without_outrun(candidates);
+    let candidates = without_outrun(without_faster(observation, candidates));
     let clearest = clearest(&candidates, &levels, stages);
     let busiest = || busiest(&candidates);
     let named = at_quota(&candidates).or(clearest).or_else(busiest);
@@ -381,6 +381,16 @@ fn candidates<'a>(
     candidates
         .map(|stage| Candidate::new(observation, stage, flow, levels))
         .collect()
+}
+
+/// The stages without those after which data piles up: a later one is slower.
+fn without_faster<'a>(
+    observation: &Observation,
+    mut candidates: Vec<Candidate<'a>>,
+) -> Vec<Candidate<'a>> {
+    let piles_up = |link: &LinkId| observation.link(*link).is_some_and(ObservedLink::piles_up);
+    candidates.retain(|candidate| !candidate.outputs.iter().any(piles_up));
+    candidates
 }
 
 /// The stages without those that hardly need a processor and wait for one all the same, if another one

@@ -15,6 +15,7 @@ use crate::fixtures::{
     writes,
 };
 use crate::graph::Process;
+use crate::observe::FillChange;
 use crate::proc::{Io, LinkFd};
 use crate::processors::Quota;
 use crate::processors::{Load, ProcessorUsage};
@@ -378,6 +379,44 @@ fn the_fill_decides_between_busy_stages() {
     ] {
         assert_eq!(paced(shares, fills), expected, "{shares:?} {fills:?}");
     }
+}
+
+/// `tail -F log | cut | while read x; do curl ...; done | tee`.
+#[test]
+fn a_stage_after_which_data_piles_up_is_not_the_bottleneck() {
+    let named = |is_steady_growth: bool| {
+        let tail = frozen(
+            process(1, "tail", vec![writes(1, 1)]),
+            on_outside(Outside::Event),
+        );
+        let cut = busy(
+            process(2, "cut", vec![reads(0, 1), writes(1, 2)]),
+            0.0,
+            0.0,
+            1.0,
+        );
+        let slow = frozen(
+            process(3, "bash", vec![reads(0, 2), writes(1, 3)]),
+            on_outside(Outside::SocketOrTimer),
+        );
+        let tee = busy(process(4, "tee", vec![reads(0, 3)]), 0.0, 0.0, 1.0);
+        let mut observation = observation(vec![tail, cut, slow, tee]);
+        for pipe in &mut observation.pipes {
+            (pipe.fill, pipe.bytes_per_s) = (Some(0.0), Some(90.0));
+        }
+        observation.pipes[1].fill_change = Some(FillChange {
+            is_constant: false,
+            bytes_per_s: 110.0,
+            is_steady_growth,
+        });
+        let findings = bottlenecks(&observation, &BTreeSet::new());
+        findings.iter().find_map(|finding| match finding {
+            Finding::Bottleneck(bottleneck) => Some(bottleneck.stage.pid),
+            _ => None,
+        })
+    };
+    assert_eq!(named(true), Some(3));
+    assert_eq!(named(false), None);
 }
 
 /// `yes | tee >(gzip | wc) | cat`.
