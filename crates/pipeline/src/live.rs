@@ -31,6 +31,8 @@ const MAX_TICK: Duration = Duration::from_secs(10);
 const MAX_DELAY: Duration = Duration::from_secs(5);
 /// The mean fill of a pipe is that of this many looks: of a second, unless there are many pipes.
 const FILL_LOOKS: usize = 4;
+/// Whether data piles up in it is seen from this many.
+const CHANGE_LOOKS: usize = 4 * FILL_LOOKS;
 /// Share of one processor that the whole process and its helper may take.
 const BUDGET: f64 = 0.009;
 /// Of these, moments and what is done with them may take this share. It is apart from that of
@@ -390,12 +392,12 @@ impl<'a> Live<'a> {
             ends.map(|end| (end.pipe, end.path.clone())).collect();
         observer.pipes.retain(|id, _| paths.contains_key(id));
         for seen in observer.pipes.values_mut() {
-            let old = seen.fills.len().saturating_sub(FILL_LOOKS);
+            let old = seen.fills.len().saturating_sub(CHANGE_LOOKS);
             seen.fills.drain(..old);
         }
         let pipes = paths.into_iter();
         pipes
-            .map(|(id, path)| (id, observer.pipe(id, path)))
+            .map(|(id, path)| (id, observer.pipe(id, path, FILL_LOOKS)))
             .collect()
     }
 

@@ -189,10 +189,14 @@ pub struct FillChange {
     /// Whether there was more at each look of the last quarter than at any of the first: not only by turns.
     #[serde(skip)]
     pub is_steady_growth: bool,
+    /// Whether it was never empty, in at least four looks.
+    #[serde(skip)]
+    pub is_never_empty: bool,
 }
 
 impl FillChange {
-    fn new(looks: &[FillSample]) -> Option<Self> {
+    /// `latest` is the number of looks that say whether it changes now.
+    fn new(looks: &[FillSample], latest: usize) -> Option<Self> {
         let ([first, ..], [.., last]) = (looks, looks) else {
             return None;
         };
@@ -209,7 +213,12 @@ impl FillChange {
         let least_at_last = bytes(&looks[looks.len() - quarter..]).into_iter().min();
         (looks.len() > 1 && seconds > 0.0).then(|| FillChange {
             is_steady_growth: most_at_first < least_at_last,
-            is_constant: looks.iter().all(|look| look.bytes == first.bytes),
+            is_never_empty: quarter > 0 && looks.iter().all(|look| look.bytes > 0),
+            is_constant: looks
+                .iter()
+                .rev()
+                .take(latest)
+                .all(|look| look.bytes == last.bytes),
             // The middles of the halves are half of the time apart.
             bytes_per_s: (mean(halves.1) - mean(halves.0)) / (seconds / 2.0),
         })
@@ -361,12 +370,18 @@ impl ObservedLink {
         })
     }
 
-    /// Whether data piles up in it: what reads from it is slower than all before it.
-    pub(crate) fn piles_up(&self) -> bool {
-        let change = self.fill_change.zip(self.bytes_per_s);
-        change.is_some_and(|(change, rate)| {
-            change.is_steady_growth && change.bytes_per_s >= MIN_CHANGE * rate
+    /// Whether data piles up in it, if its readers read at most so many bytes a second: they are slower than all
+    /// before it.
+    pub(crate) fn piles_up(&self, read_per_s: f64) -> bool {
+        self.fill_change.is_some_and(|change| {
+            change.is_steady_growth && change.bytes_per_s >= MIN_CHANGE * read_per_s
         })
+    }
+
+    /// Whether there was always something in it that its readers had not read, of which they read some.
+    pub(crate) fn is_never_empty(&self) -> bool {
+        self.fill_change
+            .is_some_and(|change| change.is_never_empty && !change.is_constant)
     }
 
     /// Whether it holds less than a new pipe usually does.

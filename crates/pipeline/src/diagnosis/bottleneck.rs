@@ -35,7 +35,7 @@ use super::{Finding, Observed, Who};
 use crate::graph::{Adjacency, Edge, LinkSide, Process, reach};
 use crate::observe::{Observation, ObservedLink};
 use crate::proc::LinkId;
-use crate::sample::{Children, Shares};
+use crate::sample::{Children, OnLink, Shares};
 use crate::wait::{Outside, ThreadState};
 
 /// With less evidence no stage is named.
@@ -383,13 +383,29 @@ fn candidates<'a>(
         .collect()
 }
 
-/// The stages without those after which data piles up: a later one is slower.
+/// The stages without those after which data piles up, or is always there and not waited for: a later one is slower.
 fn without_faster<'a>(
     observation: &Observation,
     mut candidates: Vec<Candidate<'a>>,
 ) -> Vec<Candidate<'a>> {
-    let piles_up = |link: &LinkId| observation.link(*link).is_some_and(ObservedLink::piles_up);
-    candidates.retain(|candidate| !candidate.outputs.iter().any(piles_up));
+    let is_behind = |link: &&ObservedLink| {
+        let readers = observation.users(link.id, LinkSide::Input);
+        let waits = |reader: &&Observed| {
+            let mut on = reader.on.iter().chain(reader.children_on());
+            let is_input = |on: &OnLink| (on.pipe, on.side) == (link.id, LinkSide::Input);
+            on.any(|on| is_input(on) && on.share >= MIN_EVER)
+        };
+        let is_never_awaited = link.is_never_empty()
+            && !readers.is_empty()
+            && !readers.iter().any(|reader| waits(reader));
+        let read = readers.iter();
+        let read = read.map(|reader| Some(per_s(reader, reader.io?.read_bytes as f64)));
+        let rate = link.bytes_per_s.or_else(|| read.sum());
+        is_never_awaited || rate.is_some_and(|rate| link.piles_up(rate))
+    };
+    let links = observation.pipes.iter().filter(is_behind);
+    let after: BTreeSet<LinkId> = links.map(|link| link.id).collect();
+    candidates.retain(|candidate| candidate.outputs.is_disjoint(&after));
     candidates
 }
 

@@ -102,11 +102,12 @@ impl Observer<'_> {
         }
     }
 
-    /// What was seen of a pipe.
-    pub(crate) fn pipe(&self, id: LinkId, path: Option<String>) -> ObservedLink {
+    /// What was seen of a pipe. Its fill is the mean of the latest looks.
+    pub(crate) fn pipe(&self, id: LinkId, path: Option<String>, latest: usize) -> ObservedLink {
         let unseen = PipeSamples::default();
         let seen = self.pipes.get(&id).unwrap_or(&unseen);
-        let shares = seen.fills.iter().filter_map(|look| look.share);
+        let shares = seen.fills.iter().rev().take(latest);
+        let shares = shares.filter_map(|look| look.share);
         let shares: Vec<f64> = shares.collect();
         ObservedLink {
             id,
@@ -114,7 +115,7 @@ impl Observer<'_> {
             capacity: seen.capacity,
             fill: (!shares.is_empty()).then(|| shares.iter().sum::<f64>() / shares.len() as f64),
             unread: seen.fills.last().map(|look| look.bytes),
-            fill_change: FillChange::new(&seen.fills),
+            fill_change: FillChange::new(&seen.fills, latest),
             bytes_per_s: None,
             owner: seen.owner,
             is_held: seen.held.is_some(),

@@ -452,7 +452,7 @@ impl Observer<'_> {
             samples: samples.max().unwrap_or(0),
             pipes: pipes
                 .into_iter()
-                .map(|(id, path)| self.pipe(id, path))
+                .map(|(id, path)| self.pipe(id, path, usize::MAX))
                 .collect(),
             processes,
             load,
