@@ -395,9 +395,8 @@ fn without_faster<'a>(
             let is_input = |on: &OnLink| (on.pipe, on.side) == (link.id, LinkSide::Input);
             on.any(|on| is_input(on) && on.share >= MIN_EVER)
         };
-        let is_never_awaited = link.is_never_empty()
-            && !readers.is_empty()
-            && !readers.iter().any(|reader| waits(reader));
+        let is_never_awaited =
+            link.is_never_empty() && !readers.is_empty() && !readers.iter().any(waits);
         let read = readers.iter();
         let read = read.map(|reader| Some(per_s(reader, reader.io?.read_bytes as f64)));
         let rate = link.bytes_per_s.or_else(|| read.sum());

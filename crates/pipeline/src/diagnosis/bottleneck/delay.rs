@@ -261,16 +261,25 @@ fn largest_other<'a>(
     stages: &[&Observed],
     place: &CpuList,
 ) -> Option<&'a ProcessorUser> {
+    foreign_users(observation, stages, place).into_iter().next()
+}
+
+/// These processes, the busiest first.
+fn foreign_users<'a>(
+    observation: &'a Observation,
+    stages: &[&Observed],
+    place: &CpuList,
+) -> Vec<&'a ProcessorUser> {
     let is_whole = observation.load.are_all(place);
     let is_own = |pid: i32| {
         let is_stage = stages.iter().any(|stage| stage.process.id.pid == pid);
         is_stage || observation.asked == Some(pid)
     };
-    let mut users = observation.users.iter();
-    users.find(|user| {
+    let is_foreign = |user: &&ProcessorUser| {
         let is_here = is_whole || is_confined(user.allowed.as_ref(), Some(place));
         is_here && !is_own(user.id.pid) && !user.ancestors.iter().any(|pid| is_own(*pid))
-    })
+    };
+    observation.users.iter().filter(is_foreign).collect()
 }
 
 /// The number of stages that use these processors and no others at the same time.
@@ -311,7 +320,13 @@ fn by_others(
     processors: f64,
     own: Vec<Who>,
 ) -> Delay {
-    let user = largest_other(observation, stages, allowed);
+    let users = foreign_users(observation, stages, allowed);
+    let user = users.first().copied();
+    // What the stages use, which the rest is estimated from, includes what their children did before.
+    let is_stranger = |user: &&&ProcessorUser| observation.find(user.id.pid).is_none();
+    let strangers = users.iter().filter(is_stranger);
+    let all: f64 = strangers.map(|user| user.processors).sum();
+    let processors = processors.max(all.min(allowed.len() as f64));
     Delay::Others {
         allowed: allowed.clone(),
         processors,

@@ -140,7 +140,25 @@ fn a_single_other_process_explains_a_wait_and_short_lived_ones_do_not() {
         is_kernel: false,
     };
     let found = cause(stages.clone(), 1.95, vec![daemon.clone()]);
-    assert!(matches!(found, Delay::Others { .. }), "{found:?}");
+    let Delay::Others {
+        processors: others, ..
+    } = found
+    else {
+        panic!("{found:?}");
+    };
+    assert!(others < 0.6, "{others}");
+    // Two that were counted themselves use more than what the stages leave.
+    let second = ProcessorUser {
+        id: ProcessId { pid: 51, start: 1 },
+        ..daemon.clone()
+    };
+    let Delay::Others {
+        processors: both, ..
+    } = cause(stages.clone(), 1.95, vec![daemon.clone(), second])
+    else {
+        panic!();
+    };
+    assert!((both - 0.7).abs() < 0.01, "{both}");
     let kernel = ProcessorUser {
         is_kernel: true,
         ..daemon
