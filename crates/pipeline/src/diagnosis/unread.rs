@@ -12,10 +12,12 @@ use crate::proc::{Language, LinkId};
 use crate::sample::{Children, OnLink, Shares};
 use crate::wait::{BlockedOn, Outside, ThreadState};
 use later::{comes_later, may_forget, reads_other_stream, takes_in_order, waits_for_one};
+use outside::{does_nothing, leads_outside};
 
 pub(super) use later::parents_of_blocked;
 
 mod later;
+mod outside;
 
 /// A writer that waited for this share of the time waited all the time.
 const MIN_BLOCKED: f64 = 0.95;
@@ -143,7 +145,9 @@ pub(super) fn find(observation: &Observation, tied: &BTreeSet<i32>) -> Vec<Unrea
         let are_readers_idle = !may_time_out(writer)
             && readers.iter().all(|(reader, idle)| {
                 // One that waits for the writer's end won't read before, whatever its other threads do.
-                does_nothing(observation, reader) && (idle.child.is_some() || !has_timer(reader))
+                does_nothing(observation, reader)
+                    && (idle.child.is_some() || !has_timer(reader))
+                    && !leads_outside(observation, reader, writer)
             });
         let may_read = readers
             .iter()
@@ -210,63 +214,6 @@ fn may_time_out(process: &Observed) -> bool {
 /// Whether a thread of a process waits for a time, among other things, or a signal may wake it after one.
 fn has_timer(process: &Observed) -> bool {
     process.threads.iter().any(ThreadState::may_time_out) || may_have_alarm(process)
-}
-
-/// Whether a process moved no bytes, hardly ran, and waits for nobody outside of what was asked for.
-fn does_nothing(observation: &Observation, process: &Observed) -> bool {
-    const MAX_RUNNING: f64 = 0.01;
-    let moves_nothing = process.io.is_some_and(|io| io.reads == 0 && io.writes == 0);
-    let is_outside = |link: LinkId, side: LinkSide| {
-        let mut others = observation.holders(link, side.other());
-        !others.any(|other| other.is_asked && other.process.id != process.process.id)
-    };
-    let waits_outside = process.outside.keys().any(|outside| {
-        matches!(
-            outside,
-            Outside::Socket | Outside::SocketOrTimer | Outside::Terminal | Outside::Other
-        )
-    });
-    // Who has children waits for the signal of their end.
-    let pid = process.process.id.pid;
-    let waits_for_signal = process.outside.contains_key(&Outside::Signal)
-        && observation
-            .living()
-            .all(|other| other.process.parent != pid);
-    // By a futex in memory that others may share.
-    let shared = ThreadState::Waiting(BlockedOn::Outside(Outside::Lock));
-    let waits_outside = waits_outside || process.threads.contains(&shared);
-    let waits_on_others = process.on.iter().any(|on| is_outside(on.pipe, on.side))
-        || is_event_loop(process) && has_outer_socket(observation, process);
-    moves_nothing
-        && !process.splices
-        && !process.watches_others
-        && process.ran_s <= MAX_RUNNING * process.counted_s
-        && !waits_outside
-        && !waits_for_signal
-        && !waits_on_others
-}
-
-/// Whether a thread waits for events, of which it can't be seen which: those of sockets may be among them.
-fn is_event_loop(process: &Observed) -> bool {
-    let waits_for = |state: &ThreadState| match state {
-        ThreadState::Waiting(BlockedOn::Outside(outside)) => Some(*outside),
-        ThreadState::Waiting(BlockedOn::Pipes { or, .. }) => *or,
-        _ => None,
-    };
-    let mut waits = process.threads.iter().filter_map(waits_for);
-    waits.any(|outside| matches!(outside, Outside::Event | Outside::EventOrTimer))
-}
-
-/// Whether a process is connected with somebody who was not asked for.
-fn has_outer_socket(observation: &Observation, process: &Observed) -> bool {
-    let mut links = process.process.ends.iter().map(|end| end.pipe);
-    !process.process.remotes.is_empty()
-        || links.any(|link| {
-            let mut others = [LinkSide::Input, LinkSide::Room]
-                .into_iter()
-                .flat_map(|side| observation.holders(link, side));
-            link.is_socket() && others.any(|other| !other.is_asked)
-        })
 }
 
 /// The descriptor by which a process has this side of a link, the first of several.

@@ -462,3 +462,46 @@ fn whoever_may_be_woken_from_outside_is_not_said_to_do_nothing() {
     *or = Some(Outside::Timer);
     assert!(!are_idle(with_timeout, idle()));
 }
+
+/// `yes | python3`, which runs curl by run(capture_output=True) first: it polls two pipes of that. Not where that waits
+/// for the writer, or is the writer's shell.
+#[test]
+fn whoever_waits_for_a_child_that_waits_outside_is_not_said_to_do_nothing() {
+    let are_idle = |child_waits: ThreadState, outside: &[Outside], is_polled: bool| {
+        let any_of = [8, 9].map(|pipe| LinkWait {
+            pipe: LinkId::pipe(pipe),
+            fd: Some(pipe as i32),
+            side: LinkSide::Input,
+        });
+        let polls = ThreadState::Waiting(BlockedOn::Pipes {
+            any_of: any_of.into(),
+            or: None,
+        });
+        let polls = if is_polled {
+            polls
+        } else {
+            on_outside(Outside::Event)
+        };
+        let python = process(2, "python3", vec![reads(0, 7), reads(8, 8), reads(9, 9)]);
+        let python = Observed {
+            io: Some(Io::default()),
+            ..frozen(python, polls)
+        };
+        let curl = child_of(2, process(3, "curl", vec![writes(1, 8), writes(2, 9)]));
+        let curl = Observed {
+            io: Some(Io::default()),
+            outside: outside.iter().map(|outside| (*outside, 1.0)).collect(),
+            ..frozen(curl, child_waits)
+        };
+        let mut stranger = blocked();
+        stranger.process.parent = 1;
+        let all = found(vec![stranger, python, curl]);
+        let unread = all.iter().find(|unread| unread.pipe == LinkId::pipe(7));
+        unread.unwrap().are_readers_idle
+    };
+    for is_polled in [true, false] {
+        let socket = on_outside(Outside::Socket);
+        assert!(!are_idle(socket, &[Outside::Socket], is_polled));
+        assert!(are_idle(on_room(8), &[], is_polled));
+    }
+}

@@ -1,0 +1,143 @@
+//! What readers wait for that is not part of what was asked for.
+
+use std::collections::BTreeSet;
+
+use super::{MIN_BUSY, Observed};
+use crate::graph::LinkSide;
+use crate::observe::Observation;
+use crate::proc::LinkId;
+use crate::wait::{BlockedOn, Outside, ThreadState};
+
+/// Whether a process moved no bytes, hardly ran, and waits for nobody outside of what was asked for.
+pub(super) fn does_nothing(observation: &Observation, process: &Observed) -> bool {
+    const MAX_RUNNING: f64 = 0.01;
+    let moves_nothing = process.io.is_some_and(|io| io.reads == 0 && io.writes == 0);
+    let is_outside = |link: LinkId, side: LinkSide| {
+        let mut others = observation.holders(link, side.other());
+        !others.any(|other| other.is_asked && other.process.id != process.process.id)
+    };
+    let waits_outside = process.outside.keys().any(|outside| {
+        matches!(
+            outside,
+            Outside::Socket | Outside::SocketOrTimer | Outside::Terminal | Outside::Other
+        )
+    });
+    // Who has children waits for the signal of their end.
+    let pid = process.process.id.pid;
+    let waits_for_signal = process.outside.contains_key(&Outside::Signal)
+        && observation
+            .living()
+            .all(|other| other.process.parent != pid);
+    // By a futex in memory that others may share.
+    let shared = ThreadState::Waiting(BlockedOn::Outside(Outside::Lock));
+    let waits_outside = waits_outside || process.threads.contains(&shared);
+    let waits_on_others = process.on.iter().any(|on| is_outside(on.pipe, on.side))
+        || is_event_loop(process) && has_outer_socket(observation, process);
+    moves_nothing
+        && !process.splices
+        && !process.watches_others
+        && process.ran_s <= MAX_RUNNING * process.counted_s
+        && !waits_outside
+        && !waits_for_signal
+        && !waits_on_others
+}
+
+/// Whether a thread waits for events, of which it can't be seen which: those of sockets may be among them.
+fn is_event_loop(process: &Observed) -> bool {
+    let waits_for = |state: &ThreadState| match state {
+        ThreadState::Waiting(BlockedOn::Outside(outside)) => Some(*outside),
+        ThreadState::Waiting(BlockedOn::Pipes { or, .. }) => *or,
+        _ => None,
+    };
+    let mut waits = process.threads.iter().filter_map(waits_for);
+    waits.any(|outside| matches!(outside, Outside::Event | Outside::EventOrTimer))
+}
+
+/// Whether a process is connected with somebody who was not asked for.
+fn has_outer_socket(observation: &Observation, process: &Observed) -> bool {
+    let mut links = process.process.ends.iter().map(|end| end.pipe);
+    !process.process.remotes.is_empty()
+        || links.any(|link| {
+            let mut others = [LinkSide::Input, LinkSide::Room]
+                .into_iter()
+                .flat_map(|side| observation.holders(link, side));
+            link.is_socket() && others.any(|other| !other.is_asked)
+        })
+}
+
+/// Whether a reader may wait, through others, for a process that goes on or waits for somebody outside, as Python's
+/// run(capture_output=True) does for curl. The writer waits for the reader.
+pub(super) fn leads_outside(
+    observation: &Observation,
+    reader: &Observed,
+    writer: &Observed,
+) -> bool {
+    let mut seen: BTreeSet<i32> = [reader, writer]
+        .map(|process| process.process.id.pid)
+        .into();
+    let mut open = vec![reader];
+    while let Some(process) = open.pop() {
+        for next in awaited(observation, process) {
+            if !seen.insert(next.process.id.pid) {
+                continue;
+            }
+            if !next.is_asked || may_go_on(next) {
+                return true;
+            }
+            open.push(next);
+        }
+    }
+    false
+}
+
+/// Whether a process works, or what it waits for is neither a link nor another process that can be seen.
+fn may_go_on(process: &Observed) -> bool {
+    let shares = &process.shares;
+    let has_moved = process.io.is_some_and(|io| io.reads + io.writes > 0);
+    let is_outside = |outside: &Outside| !matches!(outside, Outside::Child | Outside::Lock);
+    has_moved
+        || process.splices
+        || shares.runs + shares.queued + shares.disk >= MIN_BUSY
+        || process.outside.keys().any(is_outside)
+}
+
+/// The living processes for which a process may wait: those at the other side of its links, and its children.
+fn awaited<'a>(observation: &'a Observation, process: &Observed) -> Vec<&'a Observed> {
+    let mut links: BTreeSet<(LinkId, LinkSide)> =
+        process.on.iter().map(|on| (on.pipe, on.side)).collect();
+    let mut child = None;
+    let mut may_be_child = false;
+    for thread in &process.threads {
+        match thread {
+            ThreadState::Waiting(BlockedOn::Pipes { any_of, or }) => {
+                links.extend(any_of.iter().map(|wait| (wait.pipe, wait.side)));
+                may_be_child |= or.is_some_and(may_be_for_child);
+            }
+            ThreadState::Waiting(BlockedOn::Child(Some(pid))) => child = Some(*pid),
+            ThreadState::Waiting(BlockedOn::Child(None)) => may_be_child = true,
+            ThreadState::Waiting(BlockedOn::Outside(outside)) => {
+                may_be_child |= may_be_for_child(*outside);
+            }
+            _ => {}
+        }
+    }
+    let pid = process.process.id.pid;
+    let children = observation.living().filter(move |other| {
+        other.process.parent == pid && (may_be_child || child == Some(other.process.id.pid))
+    });
+    let peers = links
+        .into_iter()
+        .flat_map(|(link, side)| observation.holders(link, side.other()));
+    peers
+        .filter(|peer| !peer.has_ended)
+        .chain(children)
+        .collect()
+}
+
+/// Whether a wait may be for the end of a child: by pidfd_open(2), signalfd(2) or a signal.
+fn may_be_for_child(outside: Outside) -> bool {
+    matches!(
+        outside,
+        Outside::Event | Outside::EventOrTimer | Outside::Signal | Outside::Child
+    )
+}
