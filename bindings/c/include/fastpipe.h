@@ -85,8 +85,8 @@ typedef enum {
    */
   FASTPIPE_ALLOW_CLONE = 4,
   /**
-   * A signal whose handler was set without SA_RESTART ends a wait with -EINTR, as that of write(2). Without this
-   * flag waits go on.
+   * A signal whose handler was set without SA_RESTART ends a wait with -EINTR, as that of write(2), though
+   * sometimes no signal came. Without this flag waits go on.
    */
   FASTPIPE_INTERRUPTIBLE = 8,
 } fastpipe_writer_flags;

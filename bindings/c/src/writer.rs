@@ -73,8 +73,8 @@ pub enum fastpipe_writer_flags {
     FASTPIPE_AT_ONCE = 2,
     /// FASTPIPE_AUTO may try FASTPIPE_COW_CHECKED.
     FASTPIPE_ALLOW_CLONE = 4,
-    /// A signal whose handler was set without SA_RESTART ends a wait with -EINTR, as that of write(2). Without this
-    /// flag waits go on.
+    /// A signal whose handler was set without SA_RESTART ends a wait with -EINTR, as that of write(2), though
+    /// sometimes no signal came. Without this flag waits go on.
     FASTPIPE_INTERRUPTIBLE = 8,
 }
 

@@ -19,7 +19,7 @@ pub struct Writer(State);
 enum State {
     Open(Lending<Inner, Loan<'static, Descriptor>>),
     Finished(Box<Report>),
-    /// A panic came between.
+    /// A panic came between, or bytes were given up.
     Broken,
 }
 
@@ -35,10 +35,7 @@ impl Writer {
     fn lending(&mut self) -> io::Result<&mut Lending<Inner, Loan<'static, Descriptor>>> {
         match &mut self.0 {
             State::Open(lending) => Ok(lending),
-            State::Finished(_) | State::Broken => Err(io::Error::new(
-                io::ErrorKind::InvalidInput,
-                "the writer is finished",
-            )),
+            State::Finished(_) | State::Broken => Err(finished()),
         }
     }
 
@@ -97,25 +94,40 @@ impl Writer {
     /// not sent are kept. A finished writer stays finished, without an error.
     ///
     /// # Errors
-    /// Those of [`fastpipe::Writer::finish`].
+    /// Those of [`fastpipe::Writer::finish`]; `InvalidInput` if bytes were given up.
     pub fn finish(&mut self) -> io::Result<()> {
+        self.finish_by(Inner::finish)
+    }
+
+    /// As [`finish`](Self::finish), but the memory that was lent stays mapped for ever.
+    ///
+    /// # Errors
+    /// Those of [`finish`](Self::finish).
+    pub fn finish_and_leak(&mut self) -> io::Result<()> {
+        self.finish_by(Inner::finish_and_leak)
+    }
+
+    fn finish_by(
+        &mut self,
+        finish: impl FnOnce(Inner) -> Result<Report, FinishError<Descriptor>>,
+    ) -> io::Result<()> {
         match std::mem::replace(&mut self.0, State::Broken) {
-            State::Open(lending) => {
-                match lending.take().finish().map_err(FinishError::into_parts) {
-                    Ok(report) => {
-                        self.0 = State::Finished(Box::new(report));
-                        Ok(())
-                    }
-                    Err((error, writer)) => {
-                        self.0 = State::Open(Lending::new(writer));
-                        Err(error)
-                    }
+            State::Open(lending) => match finish(lending.take()).map_err(FinishError::into_parts) {
+                Ok(report) => {
+                    self.0 = State::Finished(Box::new(report));
+                    Ok(())
                 }
-            }
-            finished => {
-                self.0 = finished;
+                Err((error, writer)) => {
+                    self.0 = State::Open(Lending::new(writer));
+                    Err(error)
+                }
+            },
+            State::Finished(report) => {
+                self.0 = State::Finished(report);
                 Ok(())
             }
+            // A panic came between, or the bytes were given up.
+            State::Broken => Err(finished()),
         }
     }
 
@@ -173,4 +185,8 @@ pub(crate) fn too_short(n: usize, lent: usize) -> io::Error {
         io::ErrorKind::InvalidInput,
         format!("{n} bytes of {lent} that were lent"),
     )
+}
+
+fn finished() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, "the writer is finished")
 }

@@ -19,12 +19,13 @@ memory that two processes share; Popen starts a process whose pipes are well siz
 
 from __future__ import annotations
 
+import atexit as _atexit
 import os
 from multiprocessing import context as _context
 from multiprocessing import reduction as _reduction
 from typing import Any
 
-from ._native import Consumer, Producer, Reader, Report, Writer, copy, ring, set_pipe_size
+from ._native import Consumer, Producer, Reader, Report, Writer, _flush_all, copy, ring, set_pipe_size
 from ._popen import Popen
 
 __all__ = [
@@ -38,6 +39,9 @@ __all__ = [
     "ring",
     "set_pipe_size",
 ]
+
+# Writers that were not finished, before files are closed.
+_atexit.register(_flush_all)
 
 
 def _check_spawning() -> None:

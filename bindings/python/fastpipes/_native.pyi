@@ -4,7 +4,7 @@ from typing import Literal, Protocol, Self, final
 
 from typing_extensions import Buffer
 
-__all__ = ["Consumer", "Producer", "Reader", "Report", "Writer", "copy", "ring", "set_pipe_size"]
+__all__ = ["Consumer", "Producer", "Reader", "Report", "Writer", "_flush_all", "copy", "ring", "set_pipe_size"]
 
 class _HasFileno(Protocol):
     def fileno(self) -> int: ...
@@ -213,3 +213,5 @@ class Consumer(_End):
         """Takes the first n of them out of the ring."""
     def receive(self) -> bytes | None:
         """Waits for the next message; None at the end."""
+
+def _flush_all() -> None: ...

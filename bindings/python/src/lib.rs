@@ -25,5 +25,5 @@ mod _native {
     #[pymodule_export]
     use super::ring::{Consumer, Producer, ring};
     #[pymodule_export]
-    use super::writer::{Report, Writer};
+    use super::writer::{_flush_all, Report, Writer};
 }

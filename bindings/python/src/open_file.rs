@@ -18,8 +18,10 @@ pub(crate) struct OpenFile {
     /// What wraps it closes it when nobody has that any more.
     passed: Py<PyAny>,
     fd: Descriptor,
-    /// Device and inode number, where the caller has passed a number.
+    /// Device and inode number.
     identity: Option<(u64, u64)>,
+    /// Whether the caller has passed a number.
+    is_number: bool,
 }
 
 impl OpenFile {
@@ -28,15 +30,15 @@ impl OpenFile {
     pub(crate) fn new(file: &Bound<'_, PyAny>) -> PyResult<Self> {
         let passed = file.clone().unbind();
         let file = unwrapped(file)?;
-        let (number, identity): (c_int, _) = match file.extract() {
-            Ok(number) => (number, identity(number)),
+        let (number, is_number): (c_int, _) = match file.extract() {
+            Ok(number) => (number, true),
             Err(error) if file.is_instance_of::<PyInt>() => return Err(error),
             Err(_) => {
                 check_bytes(&file)?;
                 if file.hasattr("flush")? {
                     file.call_method0("flush")?;
                 }
-                (file.call_method0("fileno")?.extract()?, None)
+                (file.call_method0("fileno")?.extract()?, false)
             }
         };
         let negative = || PyValueError::new_err(format!("{number} is no file descriptor"));
@@ -44,7 +46,8 @@ impl OpenFile {
             fd: Descriptor::new(number).ok_or_else(negative)?,
             file: file.unbind(),
             passed,
-            identity,
+            identity: identity(number),
+            is_number,
         })
     }
 
@@ -66,6 +69,11 @@ impl OpenFile {
         visit.call(&self.passed)
     }
 
+    /// Whether its number still refers to the same file, as far as is known.
+    pub(crate) fn is_same(&self) -> bool {
+        self.identity.is_some() && identity(self.number()) == self.identity
+    }
+
     /// A duplicate of its descriptor.
     pub(crate) fn duplicate(&self) -> PyResult<OwnedFd> {
         self.fd.as_fd().try_clone_to_owned().map_err(exception)
@@ -73,14 +81,12 @@ impl OpenFile {
 
     /// Fails if the caller has closed it, as calls of Python's own files do.
     pub(crate) fn check_open(&self, py: Python<'_>) -> PyResult<()> {
-        let is_open = match self.identity {
-            Some(_) => identity(self.number()) == self.identity,
-            None if self.file.bind(py).is_instance_of::<PyInt>() => true,
-            None => {
-                let number = self.file.bind(py).call_method0("fileno");
-                let number = number.and_then(|number| number.extract::<c_int>());
-                number.is_ok_and(|number| number == self.number())
-            }
+        let is_open = if self.is_number {
+            self.identity.is_none() || self.is_same()
+        } else {
+            let number = self.file.bind(py).call_method0("fileno");
+            let number = number.and_then(|number| number.extract::<c_int>());
+            number.is_ok_and(|number| number == self.number())
         };
         if is_open {
             Ok(())
@@ -97,14 +103,19 @@ fn identity(number: c_int) -> Option<(u64, u64)> {
 
 /// What tempfile.NamedTemporaryFile() wraps, or the file itself.
 fn unwrapped<'py>(file: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-    let wrapper = file
-        .py()
-        .import("tempfile")?
-        .getattr("_TemporaryFileWrapper")?;
-    if file.is_instance(&wrapper)? {
-        file.getattr("file")
-    } else {
-        Ok(file.clone())
+    match class(file.py(), "tempfile", "_TemporaryFileWrapper")? {
+        Some(wrapper) if file.is_instance(&wrapper)? => file.getattr("file"),
+        _ => Ok(file.clone()),
+    }
+}
+
+/// A class of a module; `None` unless that was imported: nothing can be an instance of it. An import takes a lock, which
+/// a child that is forked meanwhile would find held for ever.
+fn class<'py>(py: Python<'py>, module: &str, name: &str) -> PyResult<Option<Bound<'py, PyAny>>> {
+    let modules = py.import("sys")?.getattr("modules")?;
+    match modules.get_item(module) {
+        Ok(module) => module.getattr(name).map(Some),
+        Err(_) => Ok(None),
     }
 }
 
@@ -139,8 +150,9 @@ fn passes_bytes_on(file: &Bound<'_, PyAny>) -> PyResult<bool> {
     if is("BufferedReader")? || is("BufferedWriter")? || is("BufferedRandom")? {
         return passes_bytes_on(&file.getattr("raw")?);
     }
-    let socket = file.py().import("socket")?.getattr("SocketIO")?;
-    if file.is_instance(&socket)? {
+    if let Some(socket) = class(file.py(), "socket", "SocketIO")?
+        && file.is_instance(&socket)?
+    {
         return passes_bytes_on(&file.getattr("_sock")?);
     }
     // Sockets have neither, but for those of ssl.

@@ -47,6 +47,17 @@ impl State {
     }
 }
 
+/// A copy for Python.
+///
+/// # Errors
+/// MemoryError.
+pub(crate) fn bytes<'py>(py: Python<'py>, of: &[u8]) -> PyResult<Bound<'py, PyBytes>> {
+    PyBytes::new_with(py, of.len(), |into| {
+        into.copy_from_slice(of);
+        Ok(())
+    })
+}
+
 fn zeroes(size: usize) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     bytes.try_reserve_exact(size)?;
@@ -135,7 +146,15 @@ impl Reader {
             bytes.truncate(n);
             Ok(bytes)
         })?;
-        Ok(PyBytes::new(py, &read))
+        let bytes = bytes(py, &read);
+        if bytes.is_err()
+            && let Some(mut state) = self.shared.lock()
+        {
+            read.iter()
+                .rev()
+                .for_each(|byte| state.kept.push_front(*byte));
+        }
+        bytes
     }
 
     /// The number of the descriptor.
@@ -178,7 +197,7 @@ impl Reader {
             py.check_signals()?;
         }
         let mut state = self.shared.lock().ok_or_else(in_use)?;
-        let all = PyBytes::new(py, state.kept.make_contiguous());
+        let all = bytes(py, state.kept.make_contiguous())?;
         // With its memory.
         state.kept = VecDeque::new();
         Ok(all)

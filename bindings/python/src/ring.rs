@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use fastpipe::Wait;
 use fastpipe::ring::{self as rings, Peer, PeerState};
-use pyo3::exceptions::PyValueError;
+use pyo3::exceptions::{PyBufferError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyMemoryView, PyType};
@@ -19,6 +19,7 @@ use crate::errors::exception;
 use crate::lent::{Data, Lending};
 use crate::open_file::OpenFile;
 use crate::options;
+use crate::reader::bytes;
 use crate::shared::Shared;
 
 /// Time between two looks at signals.
@@ -31,6 +32,8 @@ struct Side<E> {
     timeout: Option<Duration>,
     /// The only process that may use it.
     owner: u32,
+    /// A message that was received, and for which Python had no memory.
+    kept: Option<Vec<u8>>,
 }
 
 impl<E> Side<E> {
@@ -109,6 +112,7 @@ macro_rules! end {
                         end: Some(end.into()),
                         timeout: None,
                         owner: std::process::id(),
+                        kept: None,
                     }),
                     lending: Lending::default(),
                     passed_on: Mutex::new(None),
@@ -263,9 +267,17 @@ macro_rules! end {
                 _value: &Bound<'_, PyAny>,
                 _traceback: &Bound<'_, PyAny>,
             ) -> PyResult<()> {
-                let closed = self.close(py);
-                // The first exception is the one to see.
-                if kind.is_none() { closed } else { Ok(()) }
+                match self.close(py) {
+                    // The other process would wait for ever: what the frame of the exception still has stays mapped.
+                    Err(lent) if !kind.is_none() && lent.is_instance_of::<PyBufferError>(py) => {
+                        let end = self.shared.run(py, |side| Ok(side.end.take()))?;
+                        end.into_iter().for_each(|end| end.into_end().close_and_leak());
+                        Ok(())
+                    }
+                    // The first exception is the one to see.
+                    closed if kind.is_none() => closed,
+                    _ => Ok(()),
+                }
             }
 
             $($own)*
@@ -370,10 +382,23 @@ end!(Consumer, {
     /// Waits for the next message; None at the end.
     fn receive<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyBytes>>> {
         let _call = self.lending.begin(py)?;
-        let message = wait(&self.shared, py, |end| {
-            let mut message = Vec::new();
-            Ok(end.end().recv(&mut message)?.map(|_| message))
-        })?;
-        Ok(message.map(|message| PyBytes::new(py, &message)))
+        let kept = self.shared.run(py, |side| Ok(side.kept.take()))?;
+        let message = match kept {
+            Some(message) => Some(message),
+            None => wait(&self.shared, py, |end| {
+                let mut message = Vec::new();
+                Ok(end.end().recv(&mut message)?.map(|_| message))
+            })?,
+        };
+        let Some(message) = message else {
+            return Ok(None);
+        };
+        let copy = bytes(py, &message);
+        if copy.is_err()
+            && let Some(mut side) = self.shared.lock()
+        {
+            side.kept = Some(message);
+        }
+        copy.map(Some)
     }
 });

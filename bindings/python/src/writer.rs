@@ -1,10 +1,12 @@
 //! Writers.
 
 use std::ffi::c_int;
-use std::io::{self, ErrorKind};
+use std::io::{self, ErrorKind, Write as _};
+use std::sync::{Arc, Mutex, Weak};
 
 use fastpipe::Method;
-use pyo3::exceptions::{PyBlockingIOError, PyBrokenPipeError, PyException};
+use fastpipe_handles::message;
+use pyo3::exceptions::{PyBlockingIOError, PyBrokenPipeError, PyBufferError, PyException};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyMemoryView;
@@ -67,9 +69,29 @@ impl State {
 /// else.
 #[pyclass(frozen, weakref, module = "fastpipes")]
 pub(crate) struct Writer {
-    shared: Shared<State>,
+    open: Arc<Open>,
     lending: Lending,
+}
+
+/// The writers that there are: what they have is sent before the interpreter ends, which closes files in any order.
+static OPEN: Mutex<Vec<Weak<Open>>> = Mutex::new(Vec::new());
+
+/// A writer, without what it lends.
+struct Open {
+    shared: Shared<State>,
     file: OpenFile,
+}
+
+/// Sends what all writers have. To be called before the interpreter ends.
+#[pyfunction]
+pub(crate) fn _flush_all(py: Python<'_>) {
+    let all = OPEN.lock().map(|all| all.clone()).unwrap_or_default();
+    for writer in all.iter().filter_map(Weak::upgrade) {
+        writer.end(py, |state| {
+            state.pass_on()?;
+            state.writer.flush()
+        });
+    }
 }
 
 /// What a writer has done.
@@ -139,10 +161,17 @@ impl Writer {
         }
         let file = OpenFile::new(file)?;
         let opened = fastpipe_handles::Writer::open(settings, file.descriptor());
+        let shared = Shared::new(opened.and_then(State::new).map_err(exception)?);
+        let open = Arc::new(Open { shared, file });
+        if let Ok(mut all) = OPEN.lock() {
+            if all.len() == all.capacity() {
+                all.retain(|writer| writer.strong_count() > 0);
+            }
+            all.push(Arc::downgrade(&open));
+        }
         Ok(Writer {
-            shared: Shared::new(opened.and_then(State::new).map_err(exception)?),
+            open,
             lending: Lending::default(),
-            file,
         })
     }
 
@@ -153,8 +182,8 @@ impl Writer {
     fn lend<'py>(slf: &Bound<'py, Self>, at_least: usize) -> PyResult<Bound<'py, PyMemoryView>> {
         let (this, py) = (slf.get(), slf.py());
         let _call = this.lending.begin(py)?;
-        this.file.check_open(py)?;
-        let lent = this.shared.run(py, |state| {
+        this.open.file.check_open(py)?;
+        let lent = this.open.shared.run(py, |state| {
             state.pass_on()?;
             state.writer.lend(at_least)
         })?;
@@ -164,12 +193,12 @@ impl Writer {
     /// Sends the first n bytes of the memory lent.
     fn commit(&self, py: Python<'_>, n: usize) -> PyResult<()> {
         let _call = self.lending.begin(py)?;
-        self.file.check_open(py)?;
-        match self.shared.once(py, |state| state.writer.commit(n))? {
+        self.open.file.check_open(py)?;
+        match self.open.shared.once(py, |state| state.writer.commit(n))? {
             // All bytes are queued by now.
             Err(error) if error.kind() == ErrorKind::Interrupted => {
                 py.check_signals()?;
-                self.shared.run(py, |state| state.writer.flush())
+                self.open.shared.run(py, |state| state.writer.flush())
             }
             done => done.map_err(exception),
         }
@@ -182,7 +211,7 @@ impl Writer {
         let data = Data::new(data)?;
         let all = data.as_slice();
         if all.len() <= SMALL {
-            let mut state = self.shared.lock().ok_or_else(in_use)?;
+            let mut state = self.open.shared.lock().ok_or_else(in_use)?;
             let has_room = state.gathered.len() + all.len() <= GATHERED;
             // What is gathered in a forked child would never be sent: there the writer's call fails.
             if has_room && !state.writer.is_finished() && state.writer.is_ours() {
@@ -191,11 +220,11 @@ impl Writer {
             }
         }
         let _call = self.lending.begin(py)?;
-        self.file.check_open(py)?;
+        self.open.file.check_open(py)?;
         let mut written = 0;
         while written < all.len() {
             let rest = &all[written..];
-            let more = self.shared.run(py, |state| {
+            let more = self.open.shared.run(py, |state| {
                 state.pass_on()?;
                 state.writer.write(rest)
             });
@@ -222,7 +251,7 @@ impl Writer {
     fn flush(&self, py: Python<'_>) -> PyResult<()> {
         let _call = self.lending.begin(py)?;
         self.check_open(py)?;
-        self.shared.run(py, |state| {
+        self.open.shared.run(py, |state| {
             state.pass_on()?;
             state.writer.flush()
         })
@@ -233,7 +262,7 @@ impl Writer {
     fn finish(&self, py: Python<'_>) -> PyResult<()> {
         let _call = self.lending.begin(py)?;
         self.check_open(py)?;
-        self.shared.run(py, |state| {
+        self.open.shared.run(py, |state| {
             state.pass_on()?;
             state.writer.finish()
         })
@@ -242,7 +271,7 @@ impl Writer {
     /// What it has done so far.
     fn report(&self, py: Python<'_>) -> PyResult<Report> {
         let _call = self.lending.begin(py)?;
-        let report = self.shared.run(py, |state| state.writer.report())?;
+        let report = self.open.shared.run(py, |state| state.writer.report())?;
         Ok(Report {
             method: match report.method {
                 Method::Fresh => "fresh",
@@ -261,7 +290,7 @@ impl Writer {
 
     /// The number of the descriptor.
     fn fileno(&self) -> c_int {
-        self.file.number()
+        self.open.file.number()
     }
 
     fn __enter__(slf: Py<Self>) -> Py<Self> {
@@ -278,8 +307,12 @@ impl Writer {
         match self.finish(py) {
             // No error, as of Ctrl-C: it is not for the deletion to wait again.
             Err(interrupt) if !interrupt.is_instance_of::<PyException>(py) => {
-                self.discard();
+                self.open.discard();
                 Err(interrupt)
+            }
+            Err(lent) if !kind.is_none() && lent.is_instance_of::<PyBufferError>(py) => {
+                let _ = self.finish_lent(py);
+                Ok(())
             }
             // The first exception is the one to see.
             finished if kind.is_none() => finished,
@@ -288,12 +321,15 @@ impl Writer {
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
-        self.file.traverse(&visit)
+        self.open.file.traverse(&visit)
     }
 
     /// Called for a writer that only its own file refers to. That is no more to be used then.
-    fn __clear__(&self) {
-        self.end();
+    fn __clear__(&self, py: Python<'_>) {
+        self.open.end(py, |state| {
+            state.pass_on()?;
+            state.writer.finish()
+        });
     }
 
     unsafe fn __getbuffer__(
@@ -313,13 +349,25 @@ impl Writer {
 impl Writer {
     /// Fails if the file was closed, unless there is nothing more to send.
     fn check_open(&self, py: Python<'_>) -> PyResult<()> {
-        let state = self.shared.lock();
+        let state = self.open.shared.lock();
         if state.is_some_and(|state| state.writer.is_finished()) {
             return Ok(());
         }
-        self.file.check_open(py)
+        self.open.file.check_open(py)
     }
 
+    /// Finishes, though an array or another view still has memory that was lent, as the frame of an exception may:
+    /// the reader would wait for an end. That memory stays mapped.
+    fn finish_lent(&self, py: Python<'_>) -> PyResult<()> {
+        self.check_open(py)?;
+        self.open.shared.run(py, |state| {
+            state.pass_on()?;
+            state.writer.finish_and_leak()
+        })
+    }
+}
+
+impl Open {
     /// Gives up what was not sent.
     fn discard(&self) {
         if let Some(mut state) = self.shared.lock() {
@@ -327,40 +375,78 @@ impl Writer {
         }
     }
 
-    /// Sends what is buffered, without the interpreter's lock: the reader may be a thread. A signal whose
-    /// handler raises, as Ctrl-C does, gives that up. If the file was closed, its number may be another file's.
-    fn end(&self) {
+    /// Whether this process has bytes of it to send.
+    fn is_pending(&self) -> bool {
         let state = self.shared.lock();
-        if state.is_none_or(|state| state.writer.is_finished()) {
+        state.is_some_and(|mut state| !state.writer.is_finished() && state.writer.is_ours())
+    }
+
+    /// Sends what is buffered by `send`, without the interpreter's lock: the reader may be a thread. A signal whose
+    /// handler raises, as Ctrl-C does, gives that up. If the file was closed, its number may be another file's.
+    fn end(&self, py: Python<'_>, send: impl Fn(&mut State) -> io::Result<()> + Send + Sync) {
+        if !self.is_pending() {
             return;
         }
-        Python::attach(|py| {
-            // It may be deleted as an exception passes.
-            let passing = PyErr::take(py);
-            let finished = self.file.check_open(py).and_then(|()| {
-                self.shared.run(py, |state| {
-                    state.pass_on()?;
-                    state.writer.finish()
-                })
-            });
-            if let Err(error) = finished {
-                // Errors are for those who finish, but what is lost is not passed over, unless its reader has left.
-                let has_left = error.value(py).is_instance_of::<PyBrokenPipeError>();
-                let state = self.shared.lock();
-                if !has_left && state.is_some_and(|mut state| state.has_unsent()) {
-                    error.write_unraisable(py, Some(py.get_type::<Writer>().as_any()));
-                }
-                self.discard();
+        // It may be deleted as an exception passes.
+        let passing = PyErr::take(py);
+        let sent = self.file.check_open(py);
+        if let Err(error) = sent.and_then(|()| self.shared.run(py, send)) {
+            // Errors are for those who finish, but what is lost is not passed over, unless its reader has left.
+            let has_left = error.value(py).is_instance_of::<PyBrokenPipeError>();
+            let state = self.shared.lock();
+            if !has_left && state.is_some_and(|mut state| state.has_unsent()) {
+                error.write_unraisable(py, Some(py.get_type::<Writer>().as_any()));
             }
-            if let Some(exception) = passing {
-                exception.restore(py);
+            self.discard();
+        }
+        if let Some(exception) = passing {
+            exception.restore(py);
+        }
+    }
+
+    /// The same while the interpreter ends, and raises no exceptions any more.
+    fn end_last(&self) {
+        if !self.is_pending() {
+            return;
+        }
+        let Some(mut state) = self.shared.lock() else {
+            return;
+        };
+        let sent = loop {
+            let sent = if self.file.is_same() {
+                state.pass_on().and_then(|()| state.writer.finish())
+            } else {
+                Err(io::Error::other("the file was closed"))
+            };
+            match sent {
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                sent => break sent,
             }
-        });
+        };
+        if let Err(error) = sent {
+            if error.kind() != ErrorKind::BrokenPipe && state.has_unsent() {
+                let _ = writeln!(
+                    io::stderr(),
+                    "fastpipes: a writer's last bytes are lost: {}",
+                    message(&error)
+                );
+            }
+            state.writer.discard();
+        }
     }
 }
 
-impl Drop for Writer {
+impl Drop for Open {
     fn drop(&mut self) {
-        self.end();
+        // SAFETY: may be called at any time.
+        if unsafe { ffi::Py_IsInitialized() } == 0 {
+            return self.end_last();
+        }
+        Python::attach(|py| {
+            self.end(py, |state| {
+                state.pass_on()?;
+                state.writer.finish()
+            });
+        });
     }
 }

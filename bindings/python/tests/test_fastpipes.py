@@ -877,6 +877,116 @@ def test_a_handler_of_a_signal_cannot_use_a_writer_in_the_midst_of_a_call():
     os.close(reader)
 
 
+@pytest.mark.parametrize("kind", ["socket", "pipe with one free page"])
+def test_one_ctrl_c_ends_a_write_of_which_a_part_was_written(kind):
+    script = """
+import fastpipes, os, socket, sys
+if sys.argv[1] == "socket":
+    reader, writer = socket.socketpair()
+    writer = writer.detach()
+else:
+    reader, writer = os.pipe()
+    fastpipes.set_pipe_size(writer, 65536)
+    os.write(writer, bytes(15 * 4096))
+out = fastpipes.Writer(writer, method="copy", keep_capacity=True)
+print("ready", flush=True)
+try:
+    while True:
+        out.write(b"x" * 1000000)
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+    os._exit(0)
+"""
+    child = subprocess.Popen([sys.executable, "-c", script, kind], stdout=subprocess.PIPE)
+    assert child.stdout.readline() == b"ready\n"
+    while open(f"/proc/{child.pid}/stat").read().rsplit(") ", 1)[1][0] != "S":
+        assert child.poll() is None
+    child.send_signal(signal.SIGINT)
+    assert child.communicate(timeout=20)[0] == b"interrupted\n"
+
+
+@pytest.mark.parametrize("opened", ["open(sys.argv[1], 'wb')", "open(sys.argv[1], 'w')", "sys.stdout"])
+def test_an_unfinished_writer_sends_what_it_has_before_its_file_is_closed_at_the_end(opened, tmp_path):
+    # The function and what it uses refer to each other.
+    script = f"""
+import fastpipes, sys
+file = {opened}
+out = fastpipes.Writer(file)
+out.write(b"x" * 100)
+def main():
+    out.write(b"never")
+file_of = [file, out]
+"""
+    with open(tmp_path / "standard", "wb") as standard:
+        done = subprocess.run(
+            [sys.executable, "-c", script, tmp_path / "named"],
+            stdout=standard,
+            stderr=subprocess.PIPE,
+            timeout=20,
+        )
+    assert (done.returncode, done.stderr) == (0, b"")
+    written = tmp_path / ("standard" if opened == "sys.stdout" else "named")
+    assert written.read_bytes() == b"x" * 100
+
+
+def test_what_is_lost_at_the_end_is_reported_and_a_reader_that_left_is_not():
+    script = "import fastpipes; out = fastpipes.Writer(1); out.write(b'x' * 100)\ndef main(): out.write(b'')"
+    reader, writer = os.pipe()
+    os.close(reader)
+    with open("/dev/full", "wb") as full:
+        for output, expected in ((full, b"No space left"), (writer, b"")):
+            done = subprocess.run([sys.executable, "-c", script], stdout=output, stderr=subprocess.PIPE, timeout=20)
+            assert expected in done.stderr and (expected or not done.stderr)
+            assert b"panic" not in done.stderr
+    os.close(writer)
+
+
+@pytest.mark.parametrize("kind", ["writer", "ring"])
+def test_an_exception_whose_frame_has_lent_memory_does_not_keep_the_end_from_the_reader(kind):
+    def fail(end):
+        with end:
+            kept = numpy.frombuffer(end.lend(4096), dtype=numpy.uint8)
+            assert kept.flags.writeable
+            raise ZeroDivisionError
+
+    if kind == "ring":
+        producer, consumer = fastpipes.ring(1 << 16)
+        with pytest.raises(ZeroDivisionError) as raised:
+            fail(producer)
+        assert consumer.peek(1).nbytes == 0
+    else:
+        reader, writer = os.pipe()
+        out = fastpipes.Writer(writer, method="fresh", at_once=True)
+        out.write(b"before")
+        with pytest.raises(ZeroDivisionError) as raised:
+            fail(out)
+        os.close(writer)
+        with open(reader, "rb") as file:
+            assert file.read() == b"before"
+    # The memory is still there.
+    kept = raised.traceback[-1].frame.f_locals["kept"]
+    kept[0] = kept[-1] = 7
+
+
+def test_a_message_for_which_memory_is_lacking_is_not_lost():
+    script = """
+import fastpipes, resource, sys
+producer, consumer = fastpipes.ring(64 << 20)
+producer.send(bytes(30 << 20))
+size = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+for room in (20, 34, 40):
+    resource.setrlimit(resource.RLIMIT_AS, (size + (room << 20), -1))
+    try:
+        consumer.receive()
+        sys.exit(4)
+    except MemoryError:
+        pass
+resource.setrlimit(resource.RLIMIT_AS, (-1, -1))
+sys.exit(0 if len(consumer.receive()) == 30 << 20 else 3)
+"""
+    assert subprocess.run([sys.executable, "-c", script], timeout=60).returncode == 0
+
+
 def test_what_a_deleted_writer_loses_is_reported():
     script = "import fastpipes; out = fastpipes.Writer(1); out.write(b'x' * {}); del out"
     for size in (100, 100_000):
@@ -916,6 +1026,11 @@ try:
             print("leaving", flush=True)
 except KeyboardInterrupt as interrupt:
     assert isinstance(interrupt.__context__, KeyboardInterrupt)
+try:
+    out.finish()
+    print("finished")
+except ValueError:
+    pass
 del out
 print("deleted", flush=True)
 """

@@ -86,6 +86,12 @@ macro_rules! both_ends {
                 self.side.into_fd()
             }
 
+            /// Closes the end, but what was lent stays mapped for ever: for bindings whose callers may still have it.
+            #[doc(hidden)]
+            pub fn close_and_leak(self) {
+                self.side.close_and_leak();
+            }
+
             /// Closes the end as a panic would.
             #[cfg(feature = "tokio")]
             pub(crate) fn abandon(self) {

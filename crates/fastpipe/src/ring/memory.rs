@@ -35,6 +35,8 @@ pub(super) struct Memory {
     /// A multiple of the page size.
     capacity: usize,
     file: OwnedFd,
+    /// Whether it stays mapped for ever.
+    is_leaked: bool,
 }
 
 // SAFETY: it owns its mapping and accesses it as atomics; callers of `bytes` and
@@ -44,6 +46,11 @@ unsafe impl Send for Memory {}
 unsafe impl Sync for Memory {}
 
 impl Memory {
+    /// Lets it stay mapped for ever.
+    pub(super) fn leak(&mut self) {
+        self.is_leaked = true;
+    }
+
     /// Creates the memory of a ring. `capacity` is rounded up to whole pages.
     pub(super) fn create(capacity: usize) -> io::Result<Self> {
         if capacity == 0 || capacity > MAX_CAPACITY {
@@ -111,6 +118,7 @@ impl Memory {
             data: unsafe { start.add(page_size()) },
             capacity,
             file,
+            is_leaked: false,
         };
         memory.map_at(0, page_size() + capacity, 0)?;
         memory.map_at(page_size() + capacity, capacity, page_size())?;
@@ -219,6 +227,9 @@ impl AsFd for Memory {
 
 impl Drop for Memory {
     fn drop(&mut self) {
+        if self.is_leaked {
+            return;
+        }
         // SAFETY: the reservation is ours and there is no borrow of it.
         let _ = unsafe { rustix::mm::munmap(self.start.as_ptr().cast(), reserved(self.capacity)) };
     }

@@ -47,7 +47,8 @@ impl Consumer {
     /// its length; `None` at the end. Waits for it.
     ///
     /// # Errors
-    /// Those of [`Consumer`]; `InvalidData` if the producer has sent anything but messages.
+    /// Those of [`Consumer`]; `InvalidData` if the producer has sent anything but messages; `OutOfMemory`, and the
+    /// message stays in the ring.
     pub fn recv(&mut self, into: &mut Vec<u8>) -> Result<Option<usize>> {
         let capacity = self.capacity();
         let mut view = self.peek(HEADER)?;
@@ -66,6 +67,8 @@ impl Consumer {
         if view.len() < whole {
             return Err(RingError::NotAMessage.into());
         }
+        into.clear();
+        into.try_reserve(len as usize)?;
         into.resize(len as usize, 0);
         view.read_at(HEADER, into);
         view.release(whole);

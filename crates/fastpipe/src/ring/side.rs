@@ -462,6 +462,11 @@ impl RingSide {
         self.complete_wake_up(woken);
     }
 
+    /// Closes the end; its memory stays mapped for ever.
+    pub(super) fn close_and_leak(mut self) {
+        self.memory.leak();
+    }
+
     /// Closes the end as a panic would: the peer must not take it for a proper end. A forked child's copy
     /// closes nothing.
     pub(super) fn abandon(mut self) {

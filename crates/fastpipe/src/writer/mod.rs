@@ -302,6 +302,22 @@ impl<F: AsFd> Writer<F> {
         Ok(self.finish_keeping()?.0)
     }
 
+    /// As [`finish`](Self::finish), but what was lent stays mapped for ever: for bindings whose callers may still
+    /// have it.
+    ///
+    /// # Errors
+    /// Those of [`finish`](Self::finish).
+    #[doc(hidden)]
+    pub fn finish_and_leak(mut self) -> Result<Report, FinishError<F>> {
+        if let Err(error) = self.push() {
+            return Err(FinishError::new(error, self));
+        }
+        let report = self.report();
+        self.out = None;
+        std::mem::forget(self);
+        Ok(report)
+    }
+
     /// Gives up the [queued](Self::queued) bytes, and drops the output. Unlike dropping the writer, this never
     /// waits.
     pub fn discard(mut self) {
