@@ -146,7 +146,8 @@ impl Outside {
     pub(crate) fn or_timer(self) -> Self {
         match self {
             Outside::Socket => Outside::SocketOrTimer,
-            Outside::Event => Outside::EventOrTimer,
+            // A signal is an event of signalfd(2) then.
+            Outside::Event | Outside::Signal => Outside::EventOrTimer,
             Outside::Lock => Outside::LockOrTimer,
             other => other,
         }

@@ -17,7 +17,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Serialize;
 
 use self::alone::{are_side_by_side, asked_alone, each_alone, serves_busy_children};
-use self::beside::{competing, is_bystander, only_inherited_errors, only_keeps_open};
+use self::beside::{competing, is_bystander, only_inherited_errors, take_what_keeps_open};
 use self::busiest::{busiest, ended_before, may_poll_in_vain, never_waits, outruns, tries_in_vain};
 use self::candidate::Candidate;
 pub(super) use self::delay::per_s;
@@ -279,10 +279,10 @@ fn bottleneck(observation: &Observation, stages: &[&Observed], edges: &[Edge]) -
     let levels = FillLevel::with_fills(by_waits.clone(), observation);
     let flow = Adjacency::new(edges);
     let candidates = candidates(observation, &current, &flow, &levels);
-    let (bystanders, candidates): (Vec<_>, Vec<_>) =
-        candidates.into_iter().partition(|candidate| {
-            is_bystander(observation, candidate) || only_keeps_open(observation, candidate)
-        });
+    let (mut bystanders, mut candidates): (Vec<_>, Vec<_>) = candidates
+        .into_iter()
+        .partition(|candidate| is_bystander(observation, candidate));
+    bystanders.extend(take_what_keeps_open(observation, &mut candidates));
     let is_bystander =
         |stage: &Observed| bystanders.iter().any(|one| std::ptr::eq(one.stage, stage));
     current.retain(|stage| !is_bystander(stage));

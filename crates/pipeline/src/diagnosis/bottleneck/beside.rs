@@ -72,9 +72,26 @@ pub(super) fn is_bystander(observation: &Observation, candidate: &Candidate<'_>)
         && !may_be_awaited_by_lock(observation, stage)
 }
 
+/// Takes those that only keep an input open out of these, and leaves its links out of account.
+pub(super) fn take_what_keeps_open<'a>(
+    observation: &Observation,
+    candidates: &mut Vec<Candidate<'a>>,
+) -> Vec<Candidate<'a>> {
+    let (taken, mut rest): (Vec<_>, Vec<_>) = std::mem::take(candidates)
+        .into_iter()
+        .partition(|candidate| only_keeps_open(observation, candidate));
+    let ends = taken.iter().flat_map(|one| one.stage.process.ends.iter());
+    let unused: Vec<LinkId> = ends.filter(|end| end.writes).map(|end| end.pipe).collect();
+    for candidate in &mut rest {
+        candidate.inputs.retain(|link| !unused.contains(link));
+    }
+    *candidates = rest;
+    taken
+}
+
 /// Whether an idle stage without input writes nothing, and those that read from it send on what they get elsewhere, without
 /// waiting for it, or while they look at both: it only keeps an input open, as in `(echo GET; sleep 9) | openssl s_client`.
-pub(super) fn only_keeps_open(observation: &Observation, candidate: &Candidate<'_>) -> bool {
+fn only_keeps_open(observation: &Observation, candidate: &Candidate<'_>) -> bool {
     let stage = candidate.stage;
     let gets_it_elsewhere = |reader: &Observed, link: LinkId| {
         let sends = reader.splices || reader.io.is_some_and(|io| io.writes > 0);
