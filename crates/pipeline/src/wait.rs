@@ -146,8 +146,7 @@ impl Outside {
     pub(crate) fn or_timer(self) -> Self {
         match self {
             Outside::Socket => Outside::SocketOrTimer,
-            // A signal is an event of signalfd(2) then.
-            Outside::Event | Outside::Signal => Outside::EventOrTimer,
+            Outside::Event => Outside::EventOrTimer,
             Outside::Lock => Outside::LockOrTimer,
             other => other,
         }

@@ -151,14 +151,6 @@ fn poll_names_all_its_pipes_and_whatever_else_ends_it() {
     own.file("mem", &[[0; 8].as_slice(), &list.concat()].concat());
     own.call(libc::SYS_ppoll, [8, 1, 1, 0, 0, 0]);
     own.waits(BlockedOn::Outside(Outside::EventOrTimer));
-    // For a signal by a descriptor, without and with a timeout.
-    own.link("8", "anon_inode:[signalfd]");
-    let list = [entry(8, libc::POLLIN)];
-    own.file("mem", &[[0; 8].as_slice(), &list.concat()].concat());
-    own.call(libc::SYS_ppoll, [8, 1, 0, 0, 0, 0]);
-    own.waits(BlockedOn::Outside(Outside::Signal));
-    own.call(libc::SYS_ppoll, [8, 1, 1, 0, 0, 0]);
-    own.waits(BlockedOn::Outside(Outside::EventOrTimer));
     // Nothing but a signal ends this.
     files.call(libc::SYS_ppoll, [8, 0, 0, 0, 0, 0]);
     files.waits(BlockedOn::Outside(Outside::Signal));

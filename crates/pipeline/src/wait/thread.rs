@@ -393,7 +393,6 @@ fn outside(target: Option<&Target>) -> Outside {
         Some(Target::Socket(_)) => Outside::Socket,
         Some(Target::Terminal) => Outside::Terminal,
         Some(Target::Anonymous(kind)) if kind == "timerfd" => Outside::Timer,
-        Some(Target::Anonymous(kind)) if kind == "signalfd" => Outside::Signal,
         Some(Target::Anonymous(_)) => Outside::Event,
         _ => Outside::Other,
     }
