@@ -272,7 +272,7 @@ fn deadlock(
         // A signal handler may use the process's own pipe, and anybody a FIFO.
         DeadlockKind::OwnEnd | DeadlockKind::OwnOutput => observed.iter().any(|process| {
             let is_fifo = process.process.ends.iter().any(|end| end.pipe.is_fifo());
-            is_fifo || process.handles_signals() || handles_interrupt(process) == Some(true)
+            is_fifo || process.handles_signals() || handles_interrupt(process)
         }),
         _ => false,
     };
@@ -311,15 +311,10 @@ fn doubts(
         || hides_any && is_of_fifo;
     let requests = || REQUESTS.iter().copied().chain(REAL_TIME);
     let may_handle = |process: &&Observed| requests().any(|signal| process.handles(signal));
-    let is_own = matches!(kind, DeadlockKind::OwnEnd | DeadlockKind::OwnOutput);
-    let may_be_interrupted = |process: &&Observed| handles_interrupt(process).is_none();
     let is_limited = |process: &&Observed| has_timeout(observation, process);
     let doubts = [
         (PossibleEnd::HiddenProcess, is_hidden),
-        (
-            PossibleEnd::SignalHandler,
-            observed.iter().any(may_handle) || is_own && observed.iter().any(may_be_interrupted),
-        ),
+        (PossibleEnd::SignalHandler, observed.iter().any(may_handle)),
         (PossibleEnd::Timeout, observed.iter().any(is_limited)),
         (
             PossibleEnd::Ancestor,
@@ -334,12 +329,9 @@ fn doubts(
     doubts.map(|(doubt, _)| doubt).collect()
 }
 
-/// Whether a program has a handler of SIGINT of its own; `None` if that can't be told from Python's.
-fn handles_interrupt(process: &Observed) -> Option<bool> {
-    match (process.handles(libc::SIGINT), process.language) {
-        (true, Language::Python) => None,
-        (handles, _) => Some(handles),
-    }
+/// Whether a program has a handler of SIGINT of its own. That of Python is not looked at: it always has one.
+fn handles_interrupt(process: &Observed) -> bool {
+    process.language != Language::Python && process.handles(libc::SIGINT)
 }
 
 fn kind(waits: &BTreeMap<i32, Vec<WaitReason>>, core: &BTreeSet<i32>) -> DeadlockKind {
