@@ -194,8 +194,17 @@ impl<'a, N: Node, L: Fn(&N, LinkId) -> bool> Stages<'a, N, L> {
         for link in links {
             let writers = self.users(link, LinkSide::Room);
             let readers = self.users(link, LinkSide::Input);
+            // Who gets data from children alone gets it from some of them, though these have other outputs, too.
+            let are_workers = writers.iter().all(|writer| !writer.seems_to_write(link))
+                && readers.iter().any(|reader| {
+                    let mut parents = writers.iter().map(|writer| writer.process().parent);
+                    reader.waited_on(link, LinkSide::Input)
+                        && !reader.is_idle(LinkSide::Input)
+                        && parents.all(|parent| parent == reader.process().id.pid)
+                });
             for writer in &writers {
-                let is_silent = writers.len() > 1 && !writer.seems_to_write(link);
+                let is_worker = are_workers && !writer.is_idle(LinkSide::Room);
+                let is_silent = writers.len() > 1 && !writer.seems_to_write(link) && !is_worker;
                 for reader in &readers {
                     if writer.process().id != reader.process().id {
                         let found = if is_silent { &mut silent } else { &mut edges };

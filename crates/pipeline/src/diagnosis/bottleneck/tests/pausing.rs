@@ -103,3 +103,40 @@ fn of_stages_that_pause_side_by_side_the_longest_may_be_the_bottleneck() {
     ];
     assert_eq!(named([cat].into_iter().chain(workers).collect()), Some(4));
 }
+
+/// Children of a program that sleep, write to it, and have its output, too.
+#[test]
+fn one_of_several_that_pause_beside_each_other_is_named() {
+    for count in 1..4 {
+        let child = |pid: i32| {
+            let child = child_of(1, process(pid, "perl", vec![writes(1, 2), writes(4, 1)]));
+            Observed {
+                io: Some(Io {
+                    writes: 9,
+                    ..Io::default()
+                }),
+                is_frozen: false,
+                ..frozen(child, on_outside(Outside::Timer))
+            }
+        };
+        let parent = process(1, "perl", vec![reads(3, 1), writes(1, 2)]);
+        let mut parent = busy(parent, 0.0, 0.0, 1.0);
+        parent.io = Some(Io {
+            read_bytes: 90,
+            reads: 9,
+            ..Io::default()
+        });
+        let mut all = vec![
+            parent,
+            busy(process(9, "grep", vec![reads(0, 2)]), 0.0, 0.0, 1.0),
+        ];
+        all.extend((2..2 + count).map(child));
+        let mut observation = observation(all);
+        for pipe in &mut observation.pipes {
+            pipe.fill = Some(0.0);
+        }
+        let findings = bottlenecks(&observation, &BTreeSet::new());
+        let bottleneck = only_pace(&findings);
+        assert!((2..2 + count).contains(&bottleneck.stage.pid), "{count}");
+    }
+}
