@@ -71,8 +71,9 @@ pub(super) fn pausing<'c, 'a>(candidates: &'c [Candidate<'a>]) -> Option<&'c Can
         let pid = other.stage.process.id.pid;
         let waits = |side| other.waits_on(side) >= MIN_TURNS;
         let (is_before, is_after) = (longest.before.contains(&pid), longest.after.contains(&pid));
+        // Side by side, or workers that get their work from whom they send their results to.
         if pauses(other) {
-            return !is_before && !is_after;
+            return is_before == is_after;
         }
         is_before && waits(LinkSide::Room) || is_after && waits(LinkSide::Input)
     };

@@ -107,9 +107,11 @@ fn of_stages_that_pause_side_by_side_the_longest_may_be_the_bottleneck() {
 /// Children of a program that sleep, write to it, and have its output, too.
 #[test]
 fn one_of_several_that_pause_beside_each_other_is_named() {
-    for count in 1..4 {
+    for (count, get_work) in [(1, false), (2, false), (3, false), (3, true)] {
         let child = |pid: i32| {
-            let child = child_of(1, process(pid, "perl", vec![writes(1, 2), writes(4, 1)]));
+            let work = get_work.then(|| reads(5, 3)).into_iter();
+            let ends = work.chain([writes(1, 2), writes(4, 1)]).collect();
+            let child = child_of(1, process(pid, "perl", ends));
             Observed {
                 io: Some(Io {
                     writes: 9,
@@ -119,7 +121,9 @@ fn one_of_several_that_pause_beside_each_other_is_named() {
                 ..frozen(child, on_outside(Outside::Timer))
             }
         };
-        let parent = process(1, "perl", vec![reads(3, 1), writes(1, 2)]);
+        let work = get_work.then(|| writes(6, 3)).into_iter();
+        let ends = work.chain([reads(3, 1), writes(1, 2)]).collect();
+        let parent = process(1, "perl", ends);
         let mut parent = busy(parent, 0.0, 0.0, 1.0);
         parent.io = Some(Io {
             read_bytes: 90,
