@@ -7,7 +7,7 @@ use crate::diagnosis::Who;
 use crate::graph::{LinkSide, Node, STDERR, STDOUT};
 use crate::observe::Observation;
 use crate::proc::{LinkFd, LinkId};
-use crate::sample::Observed;
+use crate::sample::{Observed, OnLink};
 
 /// Who waits on a pipe for a smaller share of the time is not held up by what writes to it.
 const MAX_KEPT_OPEN: f64 = 0.2;
@@ -58,7 +58,12 @@ pub(super) fn is_bystander(observation: &Observation, candidate: &Candidate<'_>)
         readers.any(|reader| {
             let is_after = candidate.after.contains(&reader.process.id.pid);
             let polls = reader.polled.contains(&(link, LinkSide::Input));
-            is_after && reader.waited_on(link, LinkSide::Input) && !(serves && polls)
+            // It may have a new connection for each request.
+            let is_socket = |on: &OnLink| on.side == LinkSide::Input && on.pipe.is_socket();
+            let mut on = reader.on.iter();
+            let waits = reader.waited_on(link, LinkSide::Input)
+                || link.is_socket() && on.any(|on| is_socket(on) && on.share >= MIN_TURNS);
+            is_after && waits && !(serves && polls)
         })
     };
     let ends = stage.process.ends.iter();
