@@ -260,6 +260,8 @@ pub fn observation(processes: Vec<Observed>) -> Observation {
         index: Default::default(),
         own_parent: None,
         own_output: BTreeSet::new(),
+        own_links: BTreeSet::new(),
+        has_eventfd: false,
         load: Load::default(),
         new_pipe: None,
     };

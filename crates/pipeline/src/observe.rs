@@ -120,6 +120,12 @@ pub struct Observation {
     /// What the observer itself has a write end of: who reads there may wait for its report.
     #[serde(skip)]
     pub own_output: BTreeSet<LinkId>,
+    /// What the observer itself has an end of, as what it has started does: whoever it got that from may use it.
+    #[serde(skip)]
+    pub own_links: BTreeSet<LinkId>,
+    /// Whether it has an eventfd(2), by which somebody outside may wake what it has started.
+    #[serde(skip)]
+    pub has_eventfd: bool,
     /// Whether a signal arrived before all processes were read.
     #[serde(skip)]
     pub is_cut_short: bool,

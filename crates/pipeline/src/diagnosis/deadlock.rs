@@ -251,6 +251,11 @@ fn deadlock(
     let is_fifo =
         |reason: &WaitReason| matches!(reason, WaitReason::Pipe { on, .. } if on.pipe.is_fifo());
     let is_of_fifo = reasons().any(is_fifo);
+    // What the observer has an end of, too, it may have from somebody who can't be seen: make's jobs in a container.
+    let is_inherited = |reason: &WaitReason| matches!(reason, WaitReason::Pipe { on, .. } if observation.own_links.contains(&on.pipe));
+    if reasons().any(is_inherited) {
+        return None;
+    }
     if !observed
         .iter()
         .chain(&waiting)

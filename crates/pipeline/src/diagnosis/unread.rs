@@ -37,7 +37,8 @@ pub struct Unread {
     /// debugger or a server.
     pub may_be_read: bool,
     /// Whether no reader moved any bytes, ran for more than 1 % of the time, or waited for anybody
-    /// who was not asked for, nor for a time unless it waits for the writer's end, too.
+    /// who was not asked for, nor for a time unless it waits for the writer's end, too. Not of what the observer has
+    /// an end of, too.
     pub are_readers_idle: bool,
     /// Whether it has lasted for as long as was asked for: see [`Finding::has_lasted`].
     ///
@@ -142,7 +143,8 @@ pub(super) fn find(observation: &Observation, tied: &BTreeSet<i32>) -> Vec<Unrea
             .into_iter()
             .map(|reader| (reader, idle_reader(observation, reader, writer, pipe.id)))
             .collect();
-        let are_readers_idle = !may_time_out(writer)
+        let are_readers_idle = !observation.own_links.contains(&pipe.id)
+            && !may_time_out(writer)
             && readers.iter().all(|(reader, idle)| {
                 // One that waits for the writer's end won't read before, whatever its other threads do.
                 does_nothing(observation, reader)

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::graph::{Process, Scanner, Scope};
 use crate::proc::files::FdBudget;
-use crate::proc::{LinkId, Proc, ProcessId};
+use crate::proc::{LinkFd, LinkId, Proc, ProcessId};
 use crate::processors::{Load, ProcessorTimes, Quotas};
 use crate::sample::Observed;
 use crate::sample::limits::ProcessorLimits;
@@ -474,7 +474,9 @@ impl Observer<'_> {
             is_cut_short: self.scanner.is_cut_short,
             unlisted_sockets: self.scanner.unlisted.clone().filter(|_| has_sockets),
             own_parent: getppid().map(|pid| pid.as_raw_pid()),
-            own_output: own_output(self.proc),
+            own_output: own_links(self.proc, |end| end.writes),
+            own_links: own_links(self.proc, |_| true),
+            has_eventfd: has_eventfd(),
             ..Observation::default()
         };
         observation.set_rates();
@@ -486,9 +488,15 @@ impl Observer<'_> {
 }
 
 /// What this process has a write end of.
-fn own_output(proc: &Proc) -> BTreeSet<LinkId> {
+fn own_links(proc: &Proc, is_meant: impl Fn(&LinkFd) -> bool) -> BTreeSet<LinkId> {
     let ends = proc.ends(getpid().as_raw_pid()).into_iter().flatten();
-    ends.filter(|end| end.writes).map(|end| end.pipe).collect()
+    ends.filter(is_meant).map(|end| end.pipe).collect()
+}
+
+fn has_eventfd() -> bool {
+    let all = std::fs::read_dir("/proc/self/fd").into_iter().flatten();
+    let mut targets = all.filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok());
+    targets.any(|target| target.as_os_str() == "anon_inode:[eventfd]")
 }
 
 /// Whether the number of a process belongs to a later one by now.

@@ -275,6 +275,16 @@ fn a_signal_handler_may_write_to_its_own_pipe() {
     assert_eq!(kinds(vec![observed]), [DeadlockKind::OwnEnd]);
 }
 
+/// make's jobs wait for a token in a pipe of which each has both ends, and so have those that can't be seen.
+#[test]
+fn whoever_waits_on_what_the_observer_has_too_may_be_woken_from_outside() {
+    let own = process(10, "a", vec![reads(3, 1), writes(4, 1)]);
+    let mut observation = observation(vec![frozen(own, on_input(1))]);
+    assert_eq!(deadlocks(&observation).len(), 1);
+    observation.own_links = [LinkId::pipe(1)].into();
+    assert_eq!(deadlocks(&observation), []);
+}
+
 #[test]
 fn stopped_stage_is_a_deadlock_if_another_waits_for_it() {
     let stopped = || frozen(process(10, "a", vec![writes(1, 1)]), ThreadState::Stopped);

@@ -14,7 +14,8 @@ pub(super) fn does_nothing(observation: &Observation, process: &Observed) -> boo
     let moves_nothing = process.io.is_some_and(|io| io.reads == 0 && io.writes == 0);
     let is_outside = |link: LinkId, side: LinkSide| {
         let mut others = observation.holders(link, side.other());
-        !others.any(|other| other.is_asked && other.process.id != process.process.id)
+        observation.own_links.contains(&link)
+            || !others.any(|other| other.is_asked && other.process.id != process.process.id)
     };
     let waits_outside = process.outside.keys().any(|outside| {
         matches!(
@@ -32,7 +33,8 @@ pub(super) fn does_nothing(observation: &Observation, process: &Observed) -> boo
     let shared = ThreadState::Waiting(BlockedOn::Outside(Outside::Lock));
     let waits_outside = waits_outside || process.threads.contains(&shared);
     let waits_on_others = process.on.iter().any(|on| is_outside(on.pipe, on.side))
-        || is_event_loop(process) && has_outer_socket(observation, process);
+        || is_event_loop(process)
+            && (observation.has_eventfd || has_outer_socket(observation, process));
     moves_nothing
         && !process.splices
         && !process.watches_others
