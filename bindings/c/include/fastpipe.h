@@ -430,8 +430,8 @@ int fastpipe_writer_describe(fastpipe_writer *writer,
                              size_t size);
 
 /**
- * Frees the writer. If it is not finished, sends what is buffered and ignores errors. NULL is
- * allowed.
+ * Frees the writer. If it is not finished, sends what is buffered and ignores errors; not after a call that
+ * failed, except with -EAGAIN or -EINTR. NULL is allowed.
  */
 void fastpipe_writer_free(fastpipe_writer *writer);
 

@@ -1,7 +1,7 @@
 //! Writers.
 
 use std::ffi::{c_char, c_int, c_void};
-use std::io;
+use std::io::{self, ErrorKind};
 
 use fastpipe_core::writer::WriterBuilder;
 use fastpipe_core::{AssertReaderCopies, Method};
@@ -18,6 +18,9 @@ pub struct fastpipe_writer {
     is_interruptible: bool,
     /// What ended a write of which a part was accepted: for the next call.
     failed: Option<io::Error>,
+    /// Whether the last call that sends has failed: what is left then is not sent when the writer is freed, which may
+    /// come after other bytes have been written in its place.
+    has_failed: bool,
 }
 
 impl fastpipe_writer {
@@ -26,6 +29,26 @@ impl fastpipe_writer {
         match self.failed.take() {
             Some(error) => Err(error),
             None => Ok(&mut self.writer),
+        }
+    }
+
+    /// Runs a call that sends.
+    fn send<T>(&mut self, call: impl FnOnce(&mut Writer) -> io::Result<T>) -> io::Result<T> {
+        let sent = self.next().and_then(call);
+        self.has_failed = sent.as_ref().is_err_and(|error| match error.kind() {
+            ErrorKind::WouldBlock | ErrorKind::Interrupted => false,
+            // Of what the caller passed.
+            ErrorKind::InvalidInput => error.raw_os_error().is_some(),
+            _ => true,
+        });
+        sent
+    }
+}
+
+impl Drop for fastpipe_writer {
+    fn drop(&mut self) {
+        if self.has_failed {
+            self.writer.discard();
         }
     }
 }
@@ -188,6 +211,7 @@ pub unsafe extern "C" fn fastpipe_writer_open(
             writer: opened,
             is_interruptible: is_interruptible(&options),
             failed: None,
+            has_failed: false,
         }));
         Ok(0)
     })
@@ -212,7 +236,7 @@ pub unsafe extern "C" fn fastpipe_writer_lend(
         // SAFETY: NULL, or the caller's variable.
         let length = unsafe { crate::length(length) }?;
         // SAFETY: NULL, or a writer that no other thread uses.
-        let lent = unsafe { crate::handle(writer) }?.next()?.lend(at_least)?;
+        let lent = unsafe { crate::handle(writer) }?.send(|writer| writer.lend(at_least))?;
         *memory = lent.start.as_ptr().cast();
         *length = lent.len;
         Ok(0)
@@ -229,7 +253,7 @@ pub unsafe extern "C" fn fastpipe_writer_lend(
 pub unsafe extern "C" fn fastpipe_writer_commit(writer: *mut fastpipe_writer, n: usize) -> c_int {
     guard_int(|| {
         // SAFETY: NULL, or a writer that no other thread uses.
-        unsafe { crate::handle(writer) }?.next()?.commit(n)?;
+        unsafe { crate::handle(writer) }?.send(|writer| writer.commit(n))?;
         Ok(0)
     })
 }
@@ -253,7 +277,7 @@ pub unsafe extern "C" fn fastpipe_writer_write(
         handle.next()?;
         let mut written = 0;
         while written < data.len() {
-            match handle.writer.write(&data[written..]) {
+            match handle.send(|writer| writer.write(&data[written..])) {
                 Ok(n) => {
                     written += n;
                     // Perhaps by a signal.
@@ -263,7 +287,7 @@ pub unsafe extern "C" fn fastpipe_writer_write(
                 }
                 Err(error) if written > 0 => {
                     // Who doesn't wait goes on with the rest.
-                    let is_error = error.kind() != io::ErrorKind::WouldBlock;
+                    let is_error = error.kind() != ErrorKind::WouldBlock;
                     handle.failed = Some(error).filter(|_| is_error);
                     break;
                 }
@@ -281,7 +305,7 @@ pub unsafe extern "C" fn fastpipe_writer_write(
 pub unsafe extern "C" fn fastpipe_writer_flush(writer: *mut fastpipe_writer) -> c_int {
     guard_int(|| {
         // SAFETY: NULL, or a writer that no other thread uses.
-        unsafe { crate::handle(writer) }?.next()?.flush()?;
+        unsafe { crate::handle(writer) }?.send(Writer::flush)?;
         Ok(0)
     })
 }
@@ -295,7 +319,7 @@ pub unsafe extern "C" fn fastpipe_writer_flush(writer: *mut fastpipe_writer) -> 
 pub unsafe extern "C" fn fastpipe_writer_finish(writer: *mut fastpipe_writer) -> c_int {
     guard_int(|| {
         // SAFETY: NULL, or a writer that no other thread uses.
-        unsafe { crate::handle(writer) }?.next()?.finish()?;
+        unsafe { crate::handle(writer) }?.send(Writer::finish)?;
         Ok(0)
     })
 }
@@ -362,8 +386,8 @@ pub unsafe extern "C" fn fastpipe_writer_describe(
     })
 }
 
-/// Frees the writer. If it is not finished, sends what is buffered and ignores errors. NULL is
-/// allowed.
+/// Frees the writer. If it is not finished, sends what is buffered and ignores errors; not after a call that
+/// failed, except with -EAGAIN or -EINTR. NULL is allowed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fastpipe_writer_free(writer: *mut fastpipe_writer) {
     // SAFETY: NULL, or from fastpipe_writer_open and not freed yet.

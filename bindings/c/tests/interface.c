@@ -200,6 +200,18 @@ static void tells_what_ended_a_write(void) {
     CHECK(fastpipe_writer_finish(writer) == -EFBIG);
     CHECK(fastpipe_writer_finish(writer) == 0);
     fastpipe_writer_free(writer);
+    /* What could not be sent is not sent later, before other bytes. */
+    CHECK(ftruncate(fileno(file), 0) == 0 && lseek(fileno(file), 0, SEEK_SET) == 0);
+    CHECK(fastpipe_writer_open(&writer, fileno(file), NULL) == 0);
+    low.rlim_cur = 4096;
+    CHECK(setrlimit(RLIMIT_FSIZE, &low) == 0);
+    CHECK(fastpipe_writer_write(writer, data, 5000) == 5000);
+    CHECK(fastpipe_writer_flush(writer) == -EFBIG);
+    CHECK(setrlimit(RLIMIT_FSIZE, &limits) == 0);
+    CHECK(ftruncate(fileno(file), 0) == 0);
+    fastpipe_writer_free(writer);
+    struct stat about;
+    CHECK(fstat(fileno(file), &about) == 0 && about.st_size == 0);
     free(data);
     fclose(file);
     signal(SIGXFSZ, handler);

@@ -46,7 +46,9 @@ class Writer:
     file is a descriptor, or an object with fileno() whose bytes are those of its descriptor: not one of gzip.open(),
     urlopen() or ssl, which raise TypeError. It stays open, and the caller closes it afterwards: a call after that
     raises ValueError. One thread at a time may use a writer, and a handler of a signal not during another call
-    (RuntimeError). What a writer that is deleted can't send is reported as an ignored exception.
+    (RuntimeError). A writer that is not finished sends what it has when it is deleted, and when the program ends; what
+    can't be sent is reported as an ignored exception. Not after a call that has raised, or a with statement that has:
+    the rest is given up then, unless a later call sends it.
 
     A forked child can't use its parent's: calls raise OSError, and what was written before the fork is sent by the
     parent only. Until the child ends or runs another program the reader sees no end of the data, and memory lent before

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import array
+import fcntl
 import os
+import select
 import subprocess
+import termios
 import threading
 from collections import deque
 from typing import IO, Any, Literal
@@ -12,6 +16,13 @@ from ._native import set_pipe_size
 
 # As large as an ordinary user may make a pipe (/proc/sys/fs/pipe-max-size).
 _SIZE = 1 << 20
+
+
+def _unread(file: IO[bytes]) -> int:
+    """The number of bytes in a pipe."""
+    unread = array.array("i", [0])
+    fcntl.ioctl(file, termios.FIONREAD, unread)
+    return unread[0]
 
 
 class Popen(subprocess.Popen[bytes]):
@@ -41,8 +52,8 @@ class Popen(subprocess.Popen[bytes]):
             raise ValueError("stderr_tail_size must be at least 1")
         self._tail: deque[bytes] = deque()
         self._tail_size = stderr_tail_size
-        self._drain: threading.Thread | None = None
-        self._waited = 0.0
+        self._taking = threading.Lock()
+        self._drain: tuple[threading.Thread, IO[bytes]] | None = None
         super().__init__(args, **kwargs)
         if pipe_size is not None:
             size = _SIZE if pipe_size == "auto" else pipe_size
@@ -51,37 +62,59 @@ class Popen(subprocess.Popen[bytes]):
                     set_pipe_size(pipe.fileno(), size)
         if self.stderr is not None:
             stderr, self.stderr = self.stderr, None
-            self._drain = threading.Thread(target=self._read_stderr, args=(stderr,), daemon=True)
-            self._drain.start()
+            thread = threading.Thread(target=self._read_stderr, args=(stderr,), daemon=True)
+            self._drain = thread, stderr
+            thread.start()
 
     def _read_stderr(self, stderr: IO[bytes]) -> None:
-        with stderr:
-            # What is there, up to 64 KiB: it may be long until there is more.
-            while chunk := os.read(stderr.fileno(), 65536):
-                self._tail.append(chunk)
-                while sum(map(len, self._tail)) - len(self._tail[0]) >= self._tail_size:
-                    self._tail.popleft()
+        poll = select.poll()
+        poll.register(stderr, select.POLLIN)
+        while poll.poll() and self._take(stderr) != 0:
+            pass
+        with self._taking:
+            stderr.close()
+
+    def _take(self, stderr: IO[bytes]) -> int | None:
+        """Keeps what is there, up to 64 KiB. Returns how many bytes; 0 at the end; None if there is nothing."""
+        with self._taking:
+            if stderr.closed:
+                return 0
+            poll = select.poll()
+            poll.register(stderr, select.POLLIN)
+            if not poll.poll(0):
+                return None
+            chunk = os.read(stderr.fileno(), 65536)
+            self._tail.append(chunk)
+            while sum(map(len, self._tail)) - len(self._tail[0]) >= self._tail_size:
+                self._tail.popleft()
+            return len(chunk)
 
     def wait(self, timeout: float | None = None) -> int:
-        """As Popen.wait(). What the process wrote to standard error is in stderr_tail then, unless
-        another process still has it."""
+        """As Popen.wait(). What the process wrote to standard error is in stderr_tail then."""
         status = super().wait(timeout)
-        self._finish_drain(1)
+        self._finish_drain()
         return status
 
     def poll(self) -> int | None:
         """As Popen.poll(). Once the process has ended, stderr_tail is as after wait()."""
         status = super().poll()
         if status is not None:
-            self._finish_drain(0.02)
+            self._finish_drain()
         return status
 
-    def _finish_drain(self, seconds: float) -> None:
-        """Waits until standard error has ended: for so long in all, since another process may still have it."""
-        left = seconds - self._waited
-        if self._drain is not None and left > 0:
-            self._waited = seconds
-            self._drain.join(left)
+    def _finish_drain(self) -> None:
+        """Takes what the process has left. Another process may still have its standard error."""
+        if self._drain is None:
+            return
+        thread, stderr = self._drain
+        with self._taking:
+            left = 0 if stderr.closed else _unread(stderr)
+        # Another process may write more all the time.
+        while left > 0 and (taken := self._take(stderr)):
+            left -= taken
+        if self._take(stderr) == 0:
+            thread.join()
+            self._drain = None
 
     @property
     def stderr_tail(self) -> bytes:

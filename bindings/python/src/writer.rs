@@ -2,14 +2,17 @@
 
 use std::ffi::c_int;
 use std::io::{self, ErrorKind, Write as _};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
 use fastpipe::Method;
 use fastpipe_handles::message;
-use pyo3::exceptions::{PyBlockingIOError, PyBrokenPipeError, PyBufferError, PyException};
+use pyo3::exceptions::{
+    PyBlockingIOError, PyBrokenPipeError, PyBufferError, PyException, PyValueError,
+};
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::PyMemoryView;
+use pyo3::types::{PyMemoryView, PyType};
 use pyo3::{PyTraverseError, PyVisit};
 
 use crate::errors::{exception, in_use};
@@ -59,7 +62,8 @@ impl State {
 /// Output by the fastest way that is correct for whatever reads it.
 /// file is a descriptor, or anything with fileno(); it stays open, and the caller closes it
 /// afterwards. One thread at a time may use a writer, and a handler of a signal not during another call
-/// (RuntimeError). What a writer that is deleted can't send is reported as an ignored exception.
+/// (RuntimeError). A writer that is not finished sends what it has when it is deleted, and when the
+/// program ends, unless a call of it, or its with statement, has raised.
 /// A forked child can't use its parent's: calls raise OSError, and what was written before the fork is
 /// sent by the parent only. Until the child ends or runs another program the reader sees no end of the
 /// data, and memory lent before the fork may read as zeroes there.
@@ -80,14 +84,22 @@ static OPEN: Mutex<Vec<Weak<Open>>> = Mutex::new(Vec::new());
 struct Open {
     shared: Shared<State>,
     file: OpenFile,
+    /// Whether the last call that sends has raised: what is left then is not sent by a deletion, which may come after
+    /// other bytes have been written in its place.
+    has_failed: AtomicBool,
 }
 
 /// Sends what all writers have. To be called before the interpreter ends.
 #[pyfunction]
 pub(crate) fn _flush_all(py: Python<'_>) {
     let all = OPEN.lock().map(|all| all.clone()).unwrap_or_default();
+    let mut was_interrupted = false;
     for writer in all.iter().filter_map(Weak::upgrade) {
-        writer.end(py, |state| {
+        // One signal ends all waits.
+        was_interrupted |= writer.end(py, |state| {
+            if was_interrupted {
+                return Err(io::Error::other("given up, as another writer was"));
+            }
             state.pass_on()?;
             state.writer.flush()
         });
@@ -162,7 +174,11 @@ impl Writer {
         let file = OpenFile::new(file)?;
         let opened = fastpipe_handles::Writer::open(settings, file.descriptor());
         let shared = Shared::new(opened.and_then(State::new).map_err(exception)?);
-        let open = Arc::new(Open { shared, file });
+        let open = Arc::new(Open {
+            shared,
+            file,
+            has_failed: AtomicBool::new(false),
+        });
         if let Ok(mut all) = OPEN.lock() {
             if all.len() == all.capacity() {
                 all.retain(|writer| writer.strong_count() > 0);
@@ -183,7 +199,7 @@ impl Writer {
         let (this, py) = (slf.get(), slf.py());
         let _call = this.lending.begin(py)?;
         this.open.file.check_open(py)?;
-        let lent = this.open.shared.run(py, |state| {
+        let lent = this.open.send(py, |state| {
             state.pass_on()?;
             state.writer.lend(at_least)
         })?;
@@ -197,10 +213,12 @@ impl Writer {
         match self.open.shared.once(py, |state| state.writer.commit(n))? {
             // All bytes are queued by now.
             Err(error) if error.kind() == ErrorKind::Interrupted => {
-                py.check_signals()?;
-                self.open.shared.run(py, |state| state.writer.flush())
+                let handled = py.check_signals();
+                let sent =
+                    handled.and_then(|()| self.open.shared.run(py, |state| state.writer.flush()));
+                self.open.note(py, sent)
             }
-            done => done.map_err(exception),
+            done => self.open.note(py, done.map_err(exception)),
         }
     }
 
@@ -224,14 +242,15 @@ impl Writer {
         let mut written = 0;
         while written < all.len() {
             let rest = &all[written..];
-            let more = self.open.shared.run(py, |state| {
+            let more = self.open.send(py, |state| {
                 state.pass_on()?;
                 state.writer.write(rest)
             });
             match more {
                 Ok(n) => {
                     written += n;
-                    py.check_signals()?;
+                    let handled = py.check_signals();
+                    self.open.note(py, handled)?;
                 }
                 // The caller goes on with the rest. Any other error would be missed.
                 Err(error)
@@ -251,7 +270,7 @@ impl Writer {
     fn flush(&self, py: Python<'_>) -> PyResult<()> {
         let _call = self.lending.begin(py)?;
         self.check_open(py)?;
-        self.open.shared.run(py, |state| {
+        self.open.send(py, |state| {
             state.pass_on()?;
             state.writer.flush()
         })
@@ -262,7 +281,7 @@ impl Writer {
     fn finish(&self, py: Python<'_>) -> PyResult<()> {
         let _call = self.lending.begin(py)?;
         self.check_open(py)?;
-        self.open.shared.run(py, |state| {
+        self.open.send(py, |state| {
             state.pass_on()?;
             state.writer.finish()
         })
@@ -304,20 +323,33 @@ impl Writer {
         _value: &Bound<'_, PyAny>,
         _traceback: &Bound<'_, PyAny>,
     ) -> PyResult<()> {
-        match self.finish(py) {
-            // No error, as of Ctrl-C: it is not for the deletion to wait again.
-            Err(interrupt) if !interrupt.is_instance_of::<PyException>(py) => {
-                self.open.discard();
-                Err(interrupt)
-            }
-            Err(lent) if !kind.is_none() && lent.is_instance_of::<PyBufferError>(py) => {
-                let _ = self.finish_lent(py);
-                Ok(())
-            }
-            // The first exception is the one to see.
-            finished if kind.is_none() => finished,
-            _ => Ok(()),
+        let is_first = kind.is_none();
+        if !is_first && self.open.has_failed.load(Ordering::Relaxed) {
+            // It may be this exception, by which a wait ended: not to begin another one.
+            self.open.discard();
+            return Ok(());
         }
+        let Err(error) = self.finish(py) else {
+            return Ok(());
+        };
+        let is = |of: &Bound<'_, PyType>| error.value(py).is_instance(of.as_any()).unwrap_or(false);
+        if is(&py.get_type::<PyBufferError>()) && !is_first {
+            let _ = self.finish_lent(py);
+            return Ok(());
+        }
+        // Nobody will try again, and a deletion is not to wait again.
+        let may_retry =
+            is(&py.get_type::<PyBlockingIOError>()) || is(&py.get_type::<PyBufferError>());
+        let is_interrupt = !is(&py.get_type::<PyException>());
+        if is_first || is_interrupt {
+            if !may_retry {
+                self.open.discard();
+            }
+            return Err(error);
+        }
+        // The first exception is the one to see.
+        self.open.give_up(py, error);
+        Ok(())
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
@@ -381,33 +413,74 @@ impl Open {
         state.is_some_and(|mut state| !state.writer.is_finished() && state.writer.is_ours())
     }
 
+    /// Runs `body`, which sends, without the interpreter's lock.
+    fn send<R: Send>(
+        &self,
+        py: Python<'_>,
+        body: impl Fn(&mut State) -> io::Result<R> + Send + Sync,
+    ) -> PyResult<R> {
+        let sent = self.shared.run(py, body);
+        self.note(py, sent)
+    }
+
+    /// Notes whether a call that sends has raised, unless it only did not wait.
+    fn note<R>(&self, py: Python<'_>, sent: PyResult<R>) -> PyResult<R> {
+        let has_failed = sent.as_ref().is_err_and(|error| {
+            let error = error.value(py);
+            // Of what the caller passed.
+            !error.is_instance_of::<PyBlockingIOError>() && !error.is_instance_of::<PyValueError>()
+        });
+        self.has_failed.store(has_failed, Ordering::Relaxed);
+        sent
+    }
+
+    /// Gives up what was not sent because of an error that nobody will see, unless its reader has left.
+    fn give_up(&self, py: Python<'_>, error: PyErr) {
+        let has_left = error.value(py).is_instance_of::<PyBrokenPipeError>();
+        let state = self.shared.lock();
+        if !has_left && state.is_some_and(|mut state| state.has_unsent()) {
+            error.write_unraisable(py, Some(py.get_type::<Writer>().as_any()));
+        }
+        self.discard();
+    }
+
     /// Sends what is buffered by `send`, without the interpreter's lock: the reader may be a thread. A signal whose
-    /// handler raises, as Ctrl-C does, gives that up. If the file was closed, its number may be another file's.
-    fn end(&self, py: Python<'_>, send: impl Fn(&mut State) -> io::Result<()> + Send + Sync) {
+    /// handler raises, as Ctrl-C does, gives that up; returns whether one did. If the file was closed, its number may
+    /// be another file's.
+    fn end(
+        &self,
+        py: Python<'_>,
+        send: impl Fn(&mut State) -> io::Result<()> + Send + Sync,
+    ) -> bool {
         if !self.is_pending() {
-            return;
+            return false;
+        }
+        if self.has_failed.load(Ordering::Relaxed) {
+            self.discard();
+            return false;
         }
         // It may be deleted as an exception passes.
         let passing = PyErr::take(py);
         let sent = self.file.check_open(py);
+        let mut was_interrupted = false;
         if let Err(error) = sent.and_then(|()| self.shared.run(py, send)) {
-            // Errors are for those who finish, but what is lost is not passed over, unless its reader has left.
-            let has_left = error.value(py).is_instance_of::<PyBrokenPipeError>();
-            let state = self.shared.lock();
-            if !has_left && state.is_some_and(|mut state| state.has_unsent()) {
-                error.write_unraisable(py, Some(py.get_type::<Writer>().as_any()));
-            }
-            self.discard();
+            was_interrupted = !error.is_instance_of::<PyException>(py);
+            // Errors are for those who finish, but what is lost is not passed over.
+            self.give_up(py, error);
         }
         if let Some(exception) = passing {
             exception.restore(py);
         }
+        was_interrupted
     }
 
     /// The same while the interpreter ends, and raises no exceptions any more.
     fn end_last(&self) {
         if !self.is_pending() {
             return;
+        }
+        if self.has_failed.load(Ordering::Relaxed) {
+            return self.discard();
         }
         let Some(mut state) = self.shared.lock() else {
             return;
