@@ -1032,32 +1032,6 @@ except TimeoutError:
     assert (done.returncode, done.stdout) == (0, b"late\n")
 
 
-def test_a_read_for_which_memory_is_lacking_loses_nothing():
-    script = """
-import fastpipes, resource, sys
-reader = fastpipes.Reader(0)
-size = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
-lacked, got, room = 0, 0, 0
-while True:
-    resource.setrlimit(resource.RLIMIT_AS, (size + room, -1))
-    try:
-        chunk = reader.read(1 << 20)
-    except MemoryError:
-        lacked += 1
-        room += 64 << 10
-        continue
-    if not chunk:
-        break
-    got += len(chunk)
-resource.setrlimit(resource.RLIMIT_AS, (-1, -1))
-print(got, lacked > 0)
-"""
-    done = subprocess.run(
-        [sys.executable, "-c", script], input=bytes(8 << 20), stdout=subprocess.PIPE, timeout=60
-    )
-    assert done.stdout == b"%d True\n" % (8 << 20)
-
-
 def test_a_wrong_call_gives_nothing_up():
     reader, writer = os.pipe()
     out = fastpipes.Writer(writer)
