@@ -389,6 +389,9 @@ fn without_faster<'a>(
     mut candidates: Vec<Candidate<'a>>,
 ) -> Vec<Candidate<'a>> {
     let is_behind = |link: &&ObservedLink| {
+        if !link.is_never_empty() && !link.piles_up(0.0) {
+            return false;
+        }
         let readers = observation.users(link.id, LinkSide::Input);
         let waits = |reader: &&Observed| {
             let mut on = reader.on.iter().chain(reader.children_on());

@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::{Certainty, Observed, Who};
 use crate::graph::{LinkSide, Unseen};
 use crate::observe::Observation;
-use crate::proc::{Language, LinkId};
+use crate::proc::LinkId;
 use crate::wait::{BlockedOn, LinkWait, Outside, ThreadState};
 
 /// Processes that wait for each other.
@@ -277,7 +277,7 @@ fn deadlock(
         // A signal handler may use the process's own pipe, and anybody a FIFO.
         DeadlockKind::OwnEnd | DeadlockKind::OwnOutput => observed.iter().any(|process| {
             let is_fifo = process.process.ends.iter().any(|end| end.pipe.is_fifo());
-            is_fifo || process.handles_signals() || handles_interrupt(process)
+            is_fifo || process.handles_signals()
         }),
         _ => false,
     };
@@ -332,11 +332,6 @@ fn doubts(
     ];
     let doubts = doubts.into_iter().filter(|(_, holds)| *holds);
     doubts.map(|(doubt, _)| doubt).collect()
-}
-
-/// Whether a program has a handler of SIGINT of its own. That of Python is not looked at: it always has one.
-fn handles_interrupt(process: &Observed) -> bool {
-    process.language != Language::Python && process.handles(libc::SIGINT)
 }
 
 fn kind(waits: &BTreeMap<i32, Vec<WaitReason>>, core: &BTreeSet<i32>) -> DeadlockKind {

@@ -3,7 +3,7 @@ use crate::fixtures::{
     busy, child_of, frozen, observation, on_child, on_input, on_outside, on_room, process, reads,
     writes,
 };
-use crate::proc::{Language, LinkFd};
+use crate::proc::LinkFd;
 use crate::wait::Outside;
 
 fn kinds(processes: Vec<Observed>) -> Vec<DeadlockKind> {
@@ -266,12 +266,6 @@ fn a_signal_handler_may_write_to_its_own_pipe() {
     observed.handled_signals = 1 << (libc::SIGTERM - 1);
     assert_eq!(kinds(vec![observed.clone()]), []);
     observed.handled_signals = 1 << (libc::SIGINT - 1);
-    assert_eq!(kinds(vec![observed.clone()]), []);
-    // Python has one by default.
-    observed.language = Language::Python;
-    assert_eq!(kinds(vec![observed.clone()]), [DeadlockKind::OwnEnd]);
-    observed.language = Language::Other;
-    observed.handled_signals = 1 << (libc::SIGPIPE - 1);
     assert_eq!(kinds(vec![observed]), [DeadlockKind::OwnEnd]);
 }
 
