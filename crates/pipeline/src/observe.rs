@@ -195,9 +195,9 @@ pub struct FillChange {
     /// Whether there was more at each look of the last quarter than at any of the first: not only by turns.
     #[serde(skip)]
     pub is_steady_growth: bool,
-    /// Whether it was never empty, in at least four looks.
+    /// The least that was found, in at least four looks.
     #[serde(skip)]
-    pub is_never_empty: bool,
+    pub least: u64,
 }
 
 impl FillChange {
@@ -219,7 +219,10 @@ impl FillChange {
         let least_at_last = bytes(&looks[looks.len() - quarter..]).into_iter().min();
         (looks.len() > 1 && seconds > 0.0).then(|| FillChange {
             is_steady_growth: most_at_first < least_at_last,
-            is_never_empty: quarter > 0 && looks.iter().all(|look| look.bytes > 0),
+            least: bytes(if quarter > 0 { looks } else { &[] })
+                .into_iter()
+                .min()
+                .unwrap_or(0),
             is_constant: looks
                 .iter()
                 .rev()
@@ -357,6 +360,9 @@ pub fn default_capacity() -> u64 {
 /// Data that grows or shrinks at this share of the rate at which it is read piles up or runs out.
 const MIN_CHANGE: f64 = 0.25;
 
+/// A reader need not wait while there is enough for this time, in seconds.
+const MIN_RESERVE_S: f64 = 0.1;
+
 impl ObservedLink {
     /// Whether there was data in it, as far as it is known.
     pub(crate) fn has_data(&self) -> bool {
@@ -384,10 +390,13 @@ impl ObservedLink {
         })
     }
 
-    /// Whether there was always something in it that its readers had not read, of which they read some.
-    pub(crate) fn is_never_empty(&self) -> bool {
-        self.fill_change
-            .is_some_and(|change| change.is_never_empty && !change.is_constant)
+    /// Whether there was always enough in it for some time, if its readers read at most so many bytes a second, and they
+    /// read.
+    pub(crate) fn has_reserve(&self, read_per_s: f64) -> bool {
+        self.fill_change.is_some_and(|change| {
+            let enough = MIN_RESERVE_S * read_per_s;
+            !change.is_constant && change.least > 0 && change.least as f64 >= enough
+        })
     }
 
     /// Whether it holds less than a new pipe usually does.

@@ -389,7 +389,7 @@ fn without_faster<'a>(
     mut candidates: Vec<Candidate<'a>>,
 ) -> Vec<Candidate<'a>> {
     let is_behind = |link: &&ObservedLink| {
-        if !link.is_never_empty() && !link.piles_up(0.0) {
+        if !link.piles_up(0.0) && !link.has_reserve(0.0) {
             return false;
         }
         let readers = observation.users(link.id, LinkSide::Input);
@@ -398,12 +398,11 @@ fn without_faster<'a>(
             let is_input = |on: &OnLink| (on.pipe, on.side) == (link.id, LinkSide::Input);
             on.any(|on| is_input(on) && on.share >= MIN_EVER)
         };
-        let is_never_awaited =
-            link.is_never_empty() && !readers.is_empty() && !readers.iter().any(waits);
+        let is_awaited = readers.is_empty() || readers.iter().any(waits);
         let read = readers.iter();
         let read = read.map(|reader| Some(per_s(reader, reader.io?.read_bytes as f64)));
         let rate = link.bytes_per_s.or_else(|| read.sum());
-        is_never_awaited || rate.is_some_and(|rate| link.piles_up(rate))
+        rate.is_some_and(|rate| link.piles_up(rate) || !is_awaited && link.has_reserve(rate))
     };
     let links = observation.pipes.iter().filter(is_behind);
     let after: BTreeSet<LinkId> = links.map(|link| link.id).collect();

@@ -384,7 +384,7 @@ fn the_fill_decides_between_busy_stages() {
 /// `tail -F log | cut | while read x; do curl ...; done | tee`.
 #[test]
 fn a_stage_after_which_data_piles_up_is_not_the_bottleneck() {
-    let named = |is_steady_growth: bool, is_never_empty: bool, slow_waits: f64| {
+    let named = |is_steady_growth: bool, least: u64, slow_waits: f64| {
         let tail = frozen(
             process(1, "tail", vec![writes(1, 1)]),
             on_outside(Outside::Event),
@@ -417,7 +417,7 @@ fn a_stage_after_which_data_piles_up_is_not_the_bottleneck() {
             is_constant: false,
             bytes_per_s: 110.0,
             is_steady_growth,
-            is_never_empty,
+            least,
         });
         let findings = bottlenecks(&observation, &BTreeSet::new());
         findings.iter().find_map(|finding| match finding {
@@ -425,11 +425,13 @@ fn a_stage_after_which_data_piles_up_is_not_the_bottleneck() {
             _ => None,
         })
     };
-    assert_eq!(named(true, false, 0.0), Some(3));
+    assert_eq!(named(true, 0, 0.0), Some(3));
     // It reads large blocks now and then, as Python.
-    assert_eq!(named(false, true, 0.0), Some(3));
-    assert_ne!(named(false, true, 0.1), Some(3));
-    assert_eq!(named(false, false, 0.0), None);
+    assert_eq!(named(false, 500, 0.0), Some(3));
+    assert_ne!(named(false, 500, 0.1), Some(3));
+    // A line or two, of many.
+    assert_eq!(named(false, 4, 0.0), None);
+    assert_eq!(named(false, 0, 0.0), None);
 }
 
 /// `yes | tee >(gzip | wc) | cat`.

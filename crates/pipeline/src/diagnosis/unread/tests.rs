@@ -210,7 +210,7 @@ fn who_takes_its_inputs_in_order_comes_to_this_one() {
         let mut observation = observation(vec![blocked(), reader.clone()]);
         observation.pipes[0].fill_change = Some(FillChange {
             is_steady_growth: false,
-            is_never_empty: false,
+            least: 0,
             is_constant: true,
             bytes_per_s: 0.0,
         });
@@ -345,7 +345,7 @@ fn the_other_stream_of_who_is_read_in_order_is_unread() {
         let mut observation = observation(all);
         observation.pipes[0].fill_change = Some(FillChange {
             is_steady_growth: false,
-            is_never_empty: false,
+            least: 0,
             is_constant: true,
             bytes_per_s: 0.0,
         });
@@ -394,7 +394,7 @@ fn a_reader_in_an_event_loop_takes_nothing_and_a_sleeper_may() {
         observation.pipes[0].unread = Some(4096);
         observation.pipes[0].fill_change = Some(FillChange {
             is_steady_growth: false,
-            is_never_empty: false,
+            least: 0,
             is_constant: true,
             bytes_per_s: 0.0,
         });
