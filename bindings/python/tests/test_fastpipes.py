@@ -806,6 +806,16 @@ def test_a_ring_is_no_standard_stream():
     assert subprocess.run([sys.executable, "-c", script], preexec_fn=closed).returncode == 7
 
 
+def interrupted(script, *args):
+    """What a program prints after its "ready", with one SIGINT once it waits."""
+    child = subprocess.Popen([sys.executable, "-c", script, *args], stdout=subprocess.PIPE)
+    assert child.stdout.readline() == b"ready\n"
+    while open(f"/proc/{child.pid}/stat").read().rsplit(") ", 1)[1][0] != "S":
+        assert child.poll() is None
+    child.send_signal(signal.SIGINT)
+    return child.communicate(timeout=20)[0]
+
+
 def test_ctrl_c_gives_up_what_a_deleted_writer_has():
     script = """
 import fastpipes, os, signal, threading
@@ -819,12 +829,7 @@ except KeyboardInterrupt:
 del out
 print("deleted", flush=True)
 """
-    child = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE)
-    assert child.stdout.readline() == b"ready\n"
-    while open(f"/proc/{child.pid}/stat").read().rsplit(") ", 1)[1][0] != "S":
-        assert child.poll() is None
-    child.send_signal(signal.SIGINT)
-    assert child.communicate(timeout=20)[0] == b"deleting\ndeleted\n"
+    assert interrupted(script) == b"deleting\ndeleted\n"
 
 
 def test_a_writer_deleted_as_an_exception_passes_sends_its_bytes_and_keeps_that():
@@ -896,12 +901,7 @@ except KeyboardInterrupt:
     print("interrupted", flush=True)
     os._exit(0)
 """
-    child = subprocess.Popen([sys.executable, "-c", script, kind], stdout=subprocess.PIPE)
-    assert child.stdout.readline() == b"ready\n"
-    while open(f"/proc/{child.pid}/stat").read().rsplit(") ", 1)[1][0] != "S":
-        assert child.poll() is None
-    child.send_signal(signal.SIGINT)
-    assert child.communicate(timeout=20)[0] == b"interrupted\n"
+    assert interrupted(script, kind) == b"interrupted\n"
 
 
 @pytest.mark.parametrize("opened", ["open(sys.argv[1], 'wb')", "open(sys.argv[1], 'w')", "sys.stdout"])
@@ -1090,12 +1090,7 @@ except ValueError:
 del out
 print("deleted", flush=True)
 """
-    child = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE)
-    assert child.stdout.readline() == b"ready\n"
-    while open(f"/proc/{child.pid}/stat").read().rsplit(") ", 1)[1][0] != "S":
-        assert child.poll() is None
-    child.send_signal(signal.SIGINT)
-    assert child.communicate(timeout=20)[0] == b"interrupted\ndeleted\n"
+    assert interrupted(script) == b"interrupted\ndeleted\n"
 
 
 @pytest.mark.parametrize("kind", [fastpipes.Writer, fastpipes.Reader])

@@ -382,16 +382,15 @@ impl ObservedLink {
         })
     }
 
-    /// Whether data piles up in it, if its readers read at most so many bytes a second: they are slower than all
-    /// before it.
+    /// Whether data piles up in it. `read_per_s` is the rate of its readers, in bytes per second: they are slower than
+    /// everything before it.
     pub(crate) fn piles_up(&self, read_per_s: f64) -> bool {
         self.fill_change.is_some_and(|change| {
             change.is_steady_growth && change.bytes_per_s >= MIN_CHANGE * read_per_s
         })
     }
 
-    /// Whether there was always enough in it for some time, if its readers read at most so many bytes a second, and they
-    /// read.
+    /// Whether its readers, at a rate of `read_per_s` bytes per second, always had enough to read.
     pub(crate) fn has_reserve(&self, read_per_s: f64) -> bool {
         self.fill_change.is_some_and(|change| {
             let enough = MIN_RESERVE_S * read_per_s;
