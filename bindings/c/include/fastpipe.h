@@ -86,7 +86,8 @@ typedef enum {
   FASTPIPE_ALLOW_CLONE = 4,
   /**
    * A signal whose handler was set without SA_RESTART ends a wait with -EINTR, as that of write(2), though
-   * sometimes no signal came. Without this flag waits go on.
+   * sometimes no signal came. If fastpipe_writer_write had accepted bytes by then, the next call returns -EINTR, at
+   * once. Without this flag waits go on.
    */
   FASTPIPE_INTERRUPTIBLE = 8,
 } fastpipe_writer_flags;
@@ -404,8 +405,8 @@ int fastpipe_writer_flush(fastpipe_writer *writer);
 
 /**
  * Sends what is buffered and lets go of the output, so that the reader sees the end of the data when
- * the caller closes the descriptor. Only fastpipe_writer_report, _describe and _free can follow. To finish
- * again does nothing.
+ * the caller closes the descriptor. Only fastpipe_writer_report, _describe, _discard and _free can follow. To
+ * finish again does nothing, and so does to discard.
  *
  * Returns 0, or errors as of fastpipe_writer_commit, after which it can be called again.
  */
@@ -430,8 +431,17 @@ int fastpipe_writer_describe(fastpipe_writer *writer,
                              size_t size);
 
 /**
- * Frees the writer. If it is not finished, sends what is buffered and ignores errors; not after a call that
- * failed, except with -EAGAIN or -EINTR. NULL is allowed.
+ * Gives up what was not sent, and lets go of the output, without waiting: as after a call that a signal ended
+ * (FASTPIPE_INTERRUPTIBLE). Ends the loan. Only fastpipe_writer_free can follow. Does nothing if the writer is finished.
+ *
+ * Returns 0, or -EINVAL for NULL.
+ */
+int fastpipe_writer_discard(fastpipe_writer *writer);
+
+/**
+ * Frees the writer. If it is neither finished nor discarded, sends what is buffered and ignores errors; not after a
+ * call that failed, except with -EAGAIN or -EINTR. After a call that a signal ended it sends until the reader takes
+ * nothing for a second. NULL is allowed.
  */
 void fastpipe_writer_free(fastpipe_writer *writer);
 

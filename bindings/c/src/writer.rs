@@ -97,7 +97,8 @@ pub enum fastpipe_writer_flags {
     /// FASTPIPE_AUTO may try FASTPIPE_COW_CHECKED.
     FASTPIPE_ALLOW_CLONE = 4,
     /// A signal whose handler was set without SA_RESTART ends a wait with -EINTR, as that of write(2), though
-    /// sometimes no signal came. Without this flag waits go on.
+    /// sometimes no signal came. If fastpipe_writer_write had accepted bytes by then, the next call returns -EINTR, at
+    /// once. Without this flag waits go on.
     FASTPIPE_INTERRUPTIBLE = 8,
 }
 
@@ -311,8 +312,8 @@ pub unsafe extern "C" fn fastpipe_writer_flush(writer: *mut fastpipe_writer) -> 
 }
 
 /// Sends what is buffered and lets go of the output, so that the reader sees the end of the data when
-/// the caller closes the descriptor. Only fastpipe_writer_report, _describe and _free can follow. To finish
-/// again does nothing.
+/// the caller closes the descriptor. Only fastpipe_writer_report, _describe, _discard and _free can follow. To
+/// finish again does nothing, and so does to discard.
 ///
 /// Returns 0, or errors as of fastpipe_writer_commit, after which it can be called again.
 #[unsafe(no_mangle)]
@@ -386,8 +387,22 @@ pub unsafe extern "C" fn fastpipe_writer_describe(
     })
 }
 
-/// Frees the writer. If it is not finished, sends what is buffered and ignores errors; not after a call that
-/// failed, except with -EAGAIN or -EINTR. NULL is allowed.
+/// Gives up what was not sent, and lets go of the output, without waiting: as after a call that a signal ended
+/// (FASTPIPE_INTERRUPTIBLE). Ends the loan. Only fastpipe_writer_free can follow. Does nothing if the writer is finished.
+///
+/// Returns 0, or -EINVAL for NULL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fastpipe_writer_discard(writer: *mut fastpipe_writer) -> c_int {
+    guard_int(|| {
+        // SAFETY: NULL, or a writer that no other thread uses.
+        unsafe { crate::handle(writer) }?.writer.discard();
+        Ok(0)
+    })
+}
+
+/// Frees the writer. If it is neither finished nor discarded, sends what is buffered and ignores errors; not after a
+/// call that failed, except with -EAGAIN or -EINTR. After a call that a signal ended it sends until the reader takes
+/// nothing for a second. NULL is allowed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fastpipe_writer_free(writer: *mut fastpipe_writer) {
     // SAFETY: NULL, or from fastpipe_writer_open and not freed yet.

@@ -274,6 +274,77 @@ static void a_signal_ends_a_wait_if_asked(void) {
     CHECK(sigaction(SIGALRM, &before, NULL) == 0);
 }
 
+static void set_alarms(suseconds_t every) {
+    struct itimerval when = {{0, every}, {0, every}};
+    CHECK(setitimer(ITIMER_REAL, &when, NULL) == 0);
+}
+
+/* The signals end one wait, and nothing ends another. */
+static void one_signal_is_enough(void) {
+    struct sigaction before, notes = {.sa_handler = ignore};
+    CHECK(sigaction(SIGALRM, &notes, &before) == 0);
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    char *data = calloc(1, page);
+    enum { FREED, DISCARDED, WRITTEN };
+    for (int how = FREED; how <= WRITTEN; how++) {
+        int ends[2];
+        CHECK(pipe2(ends, O_CLOEXEC | O_NONBLOCK) == 0);
+        size_t filled = 0, got = 0;
+        ssize_t n;
+        while ((n = write(ends[1], data, page)) > 0)
+            filled += (size_t)n;
+        CHECK(errno == EAGAIN && fcntl(ends[1], F_SETFL, 0) == 0);
+        fastpipe_writer_options options = {
+            .size = sizeof options, .flags = FASTPIPE_INTERRUPTIBLE | FASTPIPE_KEEP_CAPACITY};
+        fastpipe_writer *writer;
+        CHECK(fastpipe_writer_open(&writer, ends[1], &options) == 0);
+        CHECK(fastpipe_writer_write(writer, data, page) == (ssize_t)page);
+        set_alarms(1000);
+        if (how == WRITTEN)
+            /* The second page fills the buffer. */
+            CHECK(fastpipe_writer_write(writer, data, page) == (ssize_t)page);
+        else
+            CHECK(fastpipe_writer_finish(writer) == -EINTR);
+        set_alarms(0);
+        if (how == WRITTEN)
+            CHECK(fastpipe_writer_write(writer, data, 1) == -EINTR);
+        if (how == DISCARDED) {
+            CHECK(fastpipe_writer_discard(writer) == 0 && fastpipe_writer_discard(writer) == 0);
+            CHECK(fastpipe_writer_finish(writer) == -EINVAL);
+            CHECK(fastpipe_writer_write(writer, data, 1) == -EINVAL);
+        }
+        fastpipe_writer_free(writer);
+        close(ends[1]);
+        while ((n = read(ends[0], data, page)) > 0)
+            got += (size_t)n;
+        CHECK(got == filled);
+        close(ends[0]);
+    }
+    free(data);
+    CHECK(sigaction(SIGALRM, &before, NULL) == 0);
+}
+
+/* Freeing a writer whose bytes were given up sends nothing. */
+static void gives_up_what_is_discarded(void) {
+    int ends[2];
+    CHECK(pipe2(ends, O_CLOEXEC) == 0);
+    fastpipe_writer *writer;
+    CHECK(fastpipe_writer_discard(NULL) == -EINVAL);
+    CHECK(fastpipe_writer_open(&writer, ends[1], NULL) == 0);
+    CHECK(fastpipe_writer_write(writer, "old", 3) == 3);
+    CHECK(fastpipe_writer_discard(writer) == 0);
+    fastpipe_writer_free(writer);
+    CHECK(fastpipe_writer_open(&writer, ends[1], NULL) == 0);
+    CHECK(fastpipe_writer_write(writer, "new", 3) == 3 && fastpipe_writer_finish(writer) == 0);
+    fastpipe_report report = {.size = sizeof report};
+    CHECK(fastpipe_writer_discard(writer) == 0 && fastpipe_writer_report(writer, &report) == 0 && report.bytes == 3);
+    fastpipe_writer_free(writer);
+    close(ends[1]);
+    char got[10];
+    CHECK(read(ends[0], got, sizeof got) == 3 && memcmp(got, "new", 3) == 0);
+    close(ends[0]);
+}
+
 static void never_waits_if_asked(void) {
     int ends[2];
     CHECK(pipe2(ends, O_CLOEXEC) == 0);
@@ -575,6 +646,8 @@ int main(int argc, char **argv) {
     refuses_what_is_wrong();
     tells_what_ended_a_write();
     a_signal_ends_a_wait_if_asked();
+    one_signal_is_enough();
+    gives_up_what_is_discarded();
     never_waits_if_asked();
     copies();
     rings_between_threads();

@@ -139,8 +139,11 @@ impl Writer {
         }
     }
 
-    /// Gives up what was not sent. Never waits.
+    /// Gives up what was not sent, unless the writer is finished. Never waits.
     pub fn discard(&mut self) {
+        if self.is_finished() {
+            return;
+        }
         if let State::Open(lending) = std::mem::replace(&mut self.0, State::Broken) {
             lending.take().discard();
         }

@@ -47,8 +47,10 @@ class Writer:
     urlopen() or ssl, which raise TypeError. It stays open, and the caller closes it afterwards: a call after that
     raises ValueError. One thread at a time may use a writer, and a handler of a signal not during another call
     (RuntimeError). A writer that is not finished sends what it has when it is deleted, and when the program ends; what
-    can't be sent is reported as an ignored exception. Not after a call that has raised, or a with statement that has:
-    the rest is given up then, unless a later call sends it.
+    can't be sent is reported as an ignored exception. Not after a failure of the output, unless a later call accepts or
+    sends bytes; nor after a with statement that could not send it; nor if a signal's handler has raised in finish().
+    Of other calls a handler that raises, as that of Ctrl-C does, ends only the wait: the end of a with statement, or
+    a deletion, sends the rest, until a handler raises again.
 
     A forked child can't use its parent's: calls raise OSError, and what was written before the fork is sent by the
     parent only. Until the child ends or runs another program the reader sees no end of the data, and memory lent before
@@ -82,7 +84,7 @@ class Writer:
         """Sends the first n bytes of the memory lent."""
     def write(self, data: Buffer) -> int:
         """Buffers data, and sends full buffers. Returns how many bytes were accepted: all, unless with
-        wait="never". After any other exception it is not known how many."""
+        wait="never". After any other exception it is not known how many; of 4096 or fewer none."""
     def flush(self) -> None:
         """Sends what is buffered. Does not wait until it was read."""
     def finish(self) -> None:

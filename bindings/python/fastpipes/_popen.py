@@ -63,8 +63,15 @@ class Popen(subprocess.Popen[bytes]):
         if self.stderr is not None:
             stderr, self.stderr = self.stderr, None
             thread = threading.Thread(target=self._read_stderr, args=(stderr,), daemon=True)
+            try:
+                thread.start()
+            except RuntimeError:
+                # No more threads: a child that nobody knows must not go on.
+                stderr.close()
+                self.kill()
+                super().wait()
+                raise
             self._drain = thread, stderr
-            thread.start()
 
     def _read_stderr(self, stderr: IO[bytes]) -> None:
         poll = select.poll()

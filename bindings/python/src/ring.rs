@@ -382,13 +382,21 @@ end!(Consumer, {
     /// Waits for the next message; None at the end.
     fn receive<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyBytes>>> {
         let _call = self.lending.begin(py)?;
-        let kept = self.shared.run(py, |side| Ok(side.kept.take()))?;
+        let kept = self.shared.run(py, |side| {
+            side.end()?;
+            Ok(side.kept.take())
+        })?;
         let message = match kept {
             Some(message) => Some(message),
-            None => wait(&self.shared, py, |end| {
-                let mut message = Vec::new();
-                Ok(end.end().recv(&mut message)?.map(|_| message))
-            })?,
+            None => {
+                // The message stays in the ring if a handler raises that came before it.
+                wait(&self.shared, py, |end| end.end().peek(1).map(drop))?;
+                py.check_signals()?;
+                wait(&self.shared, py, |end| {
+                    let mut message = Vec::new();
+                    Ok(end.end().recv(&mut message)?.map(|_| message))
+                })?
+            }
         };
         let Some(message) = message else {
             return Ok(None);

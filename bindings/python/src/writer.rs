@@ -6,10 +6,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
 use fastpipe::Method;
+use fastpipe::wait::Wait;
 use fastpipe_handles::message;
-use pyo3::exceptions::{
-    PyBlockingIOError, PyBrokenPipeError, PyBufferError, PyException, PyValueError,
-};
+use pyo3::exceptions::{PyBlockingIOError, PyBrokenPipeError, PyBufferError, PyException};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyMemoryView, PyType};
@@ -30,13 +29,48 @@ const GATHERED: usize = 64 * 1024;
 struct State {
     writer: fastpipe_handles::Writer,
     gathered: Vec<u8>,
+    rest: Rest,
+}
+
+/// What becomes of unsent bytes when the writer is not used any more.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Rest {
+    /// They are sent.
+    Sent,
+    /// The output has failed, or a handler has ended finish(): other bytes may have been written in their place since.
+    GivenUp,
 }
 
 impl State {
     fn new(writer: fastpipe_handles::Writer) -> io::Result<Self> {
         let mut gathered = Vec::new();
         gathered.try_reserve_exact(GATHERED)?;
-        Ok(State { writer, gathered })
+        Ok(State {
+            writer,
+            gathered,
+            rest: Rest::Sent,
+        })
+    }
+
+    /// Runs `body`, which sends, and notes what becomes of the rest: `if_interrupted` if a handler of a signal raises now.
+    fn send<R>(
+        &mut self,
+        if_interrupted: Rest,
+        body: impl FnOnce(&mut Self) -> io::Result<R>,
+    ) -> io::Result<R> {
+        let sent = body(self);
+        self.rest = match &sent {
+            Ok(_) => Rest::Sent,
+            Err(error) => match error.kind() {
+                ErrorKind::Interrupted => if_interrupted,
+                // No failure of the output.
+                ErrorKind::WouldBlock | ErrorKind::OutOfMemory => Rest::Sent,
+                // Of what the caller passed, unless it has a number, which is the output's.
+                ErrorKind::InvalidInput if error.raw_os_error().is_none() => self.rest,
+                _ => Rest::GivenUp,
+            },
+        };
+        sent
     }
 
     fn has_unsent(&mut self) -> bool {
@@ -63,7 +97,10 @@ impl State {
 /// file is a descriptor, or anything with fileno(); it stays open, and the caller closes it
 /// afterwards. One thread at a time may use a writer, and a handler of a signal not during another call
 /// (RuntimeError). A writer that is not finished sends what it has when it is deleted, and when the
-/// program ends, unless a call of it, or its with statement, has raised.
+/// program ends. Not after a failure of the output, unless a later call accepts or sends bytes; nor after a with
+/// statement that could not send it; nor if a signal's handler has raised in finish(). Of other calls a
+/// handler that raises ends only the wait: the end of a with statement, or a deletion, sends the rest, until a handler
+/// raises again.
 /// A forked child can't use its parent's: calls raise OSError, and what was written before the fork is
 /// sent by the parent only. Until the child ends or runs another program the reader sees no end of the
 /// data, and memory lent before the fork may read as zeroes there.
@@ -84,14 +121,17 @@ static OPEN: Mutex<Vec<Weak<Open>>> = Mutex::new(Vec::new());
 struct Open {
     shared: Shared<State>,
     file: OpenFile,
-    /// Whether the last call that sends has raised: what is left then is not sent by a deletion, which may come after
-    /// other bytes have been written in its place.
-    has_failed: AtomicBool,
+    never_waits: bool,
 }
+
+/// Whether the interpreter ends: what is written now, as by handlers of atexit that were registered before, may have no
+/// later time to be sent.
+static ENDS: AtomicBool = AtomicBool::new(false);
 
 /// Sends what all writers have. To be called before the interpreter ends.
 #[pyfunction]
 pub(crate) fn _flush_all(py: Python<'_>) {
+    ENDS.store(true, Ordering::Relaxed);
     let all = OPEN.lock().map(|all| all.clone()).unwrap_or_default();
     let mut was_interrupted = false;
     for writer in all.iter().filter_map(Weak::upgrade) {
@@ -148,9 +188,10 @@ impl Writer {
         at_once: bool,
         allow_clone: bool,
     ) -> PyResult<Self> {
+        let wait = options::wait(wait)?;
         let mut settings = fastpipe::Writer::builder()
             .method(options::method(method)?)
-            .wait(options::wait(wait)?)
+            .wait(wait)
             .allow_clone(allow_clone)
             .interruptible(true);
         if let Some(bytes) = capacity {
@@ -177,7 +218,7 @@ impl Writer {
         let open = Arc::new(Open {
             shared,
             file,
-            has_failed: AtomicBool::new(false),
+            never_waits: wait == Wait::Never,
         });
         if let Ok(mut all) = OPEN.lock() {
             if all.len() == all.capacity() {
@@ -199,7 +240,7 @@ impl Writer {
         let (this, py) = (slf.get(), slf.py());
         let _call = this.lending.begin(py)?;
         this.open.file.check_open(py)?;
-        let lent = this.open.send(py, |state| {
+        let lent = this.open.send(py, Rest::Sent, |state| {
             state.pass_on()?;
             state.writer.lend(at_least)
         })?;
@@ -210,59 +251,30 @@ impl Writer {
     fn commit(&self, py: Python<'_>, n: usize) -> PyResult<()> {
         let _call = self.lending.begin(py)?;
         self.open.file.check_open(py)?;
-        match self.open.shared.once(py, |state| state.writer.commit(n))? {
+        let commit = |state: &mut State| state.send(Rest::Sent, |state| state.writer.commit(n));
+        match self.open.shared.once(py, commit)? {
             // All bytes are queued by now.
             Err(error) if error.kind() == ErrorKind::Interrupted => {
-                let handled = py.check_signals();
-                let sent =
-                    handled.and_then(|()| self.open.shared.run(py, |state| state.writer.flush()));
-                self.open.note(py, sent)
+                py.check_signals()?;
+                self.open.send(py, Rest::Sent, |state| state.writer.flush())
             }
-            done => self.open.note(py, done.map_err(exception)),
-        }
+            done => done.map_err(exception),
+        }?;
+        self.flush_at_end(py)
     }
 
     /// Buffers data, and sends full buffers. Returns how many bytes were accepted: all, unless with
-    /// wait="never".
+    /// wait="never". After any other exception it is not known how many; of 4096 or fewer none.
     fn write(&self, py: Python<'_>, data: &Bound<'_, PyAny>) -> PyResult<usize> {
         self.lending.end(py)?;
         let data = Data::new(data)?;
         let all = data.as_slice();
-        if all.len() <= SMALL {
-            let mut state = self.open.shared.lock().ok_or_else(in_use)?;
-            let has_room = state.gathered.len() + all.len() <= GATHERED;
-            // What is gathered in a forked child would never be sent: there the writer's call fails.
-            if has_room && !state.writer.is_finished() && state.writer.is_ours() {
-                state.gathered.extend_from_slice(all);
-                return Ok(all.len());
-            }
-        }
-        let _call = self.lending.begin(py)?;
-        self.open.file.check_open(py)?;
-        let mut written = 0;
-        while written < all.len() {
-            let rest = &all[written..];
-            let more = self.open.send(py, |state| {
-                state.pass_on()?;
-                state.writer.write(rest)
-            });
-            match more {
-                Ok(n) => {
-                    written += n;
-                    let handled = py.check_signals();
-                    self.open.note(py, handled)?;
-                }
-                // The caller goes on with the rest. Any other error would be missed.
-                Err(error)
-                    if written > 0
-                        // Of OSError, the value has the class that its number gives it.
-                        && error.value(py).is_instance_of::<PyBlockingIOError>() =>
-                {
-                    break;
-                }
-                Err(error) => return Err(error),
-            }
-        }
+        let written = if all.len() <= SMALL && self.gather(py, all)? {
+            all.len()
+        } else {
+            self.write_long(py, all)?
+        };
+        self.flush_at_end(py)?;
         Ok(written)
     }
 
@@ -270,7 +282,7 @@ impl Writer {
     fn flush(&self, py: Python<'_>) -> PyResult<()> {
         let _call = self.lending.begin(py)?;
         self.check_open(py)?;
-        self.open.send(py, |state| {
+        self.open.send(py, Rest::Sent, |state| {
             state.pass_on()?;
             state.writer.flush()
         })
@@ -281,7 +293,7 @@ impl Writer {
     fn finish(&self, py: Python<'_>) -> PyResult<()> {
         let _call = self.lending.begin(py)?;
         self.check_open(py)?;
-        self.open.send(py, |state| {
+        self.open.send(py, Rest::GivenUp, |state| {
             state.pass_on()?;
             state.writer.finish()
         })
@@ -324,8 +336,8 @@ impl Writer {
         _traceback: &Bound<'_, PyAny>,
     ) -> PyResult<()> {
         let is_first = kind.is_none();
-        if !is_first && self.open.has_failed.load(Ordering::Relaxed) {
-            // It may be this exception, by which a wait ended: not to begin another one.
+        if !is_first && self.open.rest() == Rest::GivenUp {
+            // It may be this exception: nobody would see that it occurs again.
             self.open.discard();
             return Ok(());
         }
@@ -379,6 +391,73 @@ impl Writer {
 }
 
 impl Writer {
+    fn write_long(&self, py: Python<'_>, all: &[u8]) -> PyResult<usize> {
+        let _call = self.lending.begin(py)?;
+        self.open.file.check_open(py)?;
+        let mut written = 0;
+        while written < all.len() {
+            let rest = &all[written..];
+            let more = self.open.send(py, Rest::Sent, |state| {
+                state.pass_on()?;
+                state.writer.write(rest)
+            });
+            match more {
+                Ok(n) => {
+                    written += n;
+                    py.check_signals()?;
+                }
+                // The caller goes on with the rest. Any other error would be missed, and so would a handler's.
+                Err(error)
+                    if written > 0
+                        && self.open.never_waits
+                        // Of OSError, the value has the class that its number gives it.
+                        && error.value(py).is_instance_of::<PyBlockingIOError>() =>
+                {
+                    break;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(written)
+    }
+
+    /// Sends what is buffered if the interpreter ends.
+    fn flush_at_end(&self, py: Python<'_>) -> PyResult<()> {
+        if !ENDS.load(Ordering::Relaxed) || self.open.never_waits {
+            return Ok(());
+        }
+        self.open.send(py, Rest::Sent, |state| {
+            state.pass_on()?;
+            state.writer.flush()
+        })
+    }
+
+    /// Adds a short write to those that were gathered, the whole of it or nothing: a handler that raises while these are
+    /// passed on tears none. Returns whether it could, as not in a forked child: there the writer's call fails.
+    fn gather(&self, py: Python<'_>, data: &[u8]) -> PyResult<bool> {
+        loop {
+            {
+                let mut state = self.open.shared.lock().ok_or_else(in_use)?;
+                if state.writer.is_finished() || !state.writer.is_ours() {
+                    return Ok(false);
+                }
+                if state.gathered.len() + data.len() <= GATHERED {
+                    state.gathered.extend_from_slice(data);
+                    if !data.is_empty() {
+                        // What comes after a failure is not given up with what was there.
+                        state.rest = Rest::Sent;
+                    }
+                    return Ok(true);
+                }
+            }
+            let _call = self.lending.begin(py)?;
+            self.open.file.check_open(py)?;
+            self.open.send(py, Rest::Sent, State::pass_on)?;
+            // Of a signal that came meanwhile: nothing is accepted yet.
+            py.check_signals()?;
+        }
+    }
+
     /// Fails if the file was closed, unless there is nothing more to send.
     fn check_open(&self, py: Python<'_>) -> PyResult<()> {
         let state = self.open.shared.lock();
@@ -413,25 +492,20 @@ impl Open {
         state.is_some_and(|mut state| !state.writer.is_finished() && state.writer.is_ours())
     }
 
-    /// Runs `body`, which sends, without the interpreter's lock.
+    /// What becomes of unsent bytes.
+    fn rest(&self) -> Rest {
+        self.shared.lock().map_or(Rest::Sent, |state| state.rest)
+    }
+
+    /// Runs `body`, which sends, without the interpreter's lock. See [`State::send`].
     fn send<R: Send>(
         &self,
         py: Python<'_>,
+        if_interrupted: Rest,
         body: impl Fn(&mut State) -> io::Result<R> + Send + Sync,
     ) -> PyResult<R> {
-        let sent = self.shared.run(py, body);
-        self.note(py, sent)
-    }
-
-    /// Notes whether a call that sends has raised, unless it only did not wait.
-    fn note<R>(&self, py: Python<'_>, sent: PyResult<R>) -> PyResult<R> {
-        let has_failed = sent.as_ref().is_err_and(|error| {
-            let error = error.value(py);
-            // Of what the caller passed.
-            !error.is_instance_of::<PyBlockingIOError>() && !error.is_instance_of::<PyValueError>()
-        });
-        self.has_failed.store(has_failed, Ordering::Relaxed);
-        sent
+        self.shared
+            .run(py, |state| state.send(if_interrupted, &body))
     }
 
     /// Gives up what was not sent because of an error that nobody will see, unless its reader has left.
@@ -455,7 +529,7 @@ impl Open {
         if !self.is_pending() {
             return false;
         }
-        if self.has_failed.load(Ordering::Relaxed) {
+        if self.rest() != Rest::Sent {
             self.discard();
             return false;
         }
@@ -479,7 +553,7 @@ impl Open {
         if !self.is_pending() {
             return;
         }
-        if self.has_failed.load(Ordering::Relaxed) {
+        if self.rest() != Rest::Sent {
             return self.discard();
         }
         let Some(mut state) = self.shared.lock() else {

@@ -806,17 +806,18 @@ def test_a_ring_is_no_standard_stream():
     assert subprocess.run([sys.executable, "-c", script], preexec_fn=closed).returncode == 7
 
 
-def interrupted(script, *args):
-    """What a program prints after its "ready", with one SIGINT once it waits."""
+def interrupted(script, *args, lines=(b"ready\n",)):
+    """What a program prints after these lines, with one SIGINT once it waits after each."""
     child = subprocess.Popen([sys.executable, "-c", script, *args], stdout=subprocess.PIPE)
-    assert child.stdout.readline() == b"ready\n"
-    while open(f"/proc/{child.pid}/stat").read().rsplit(") ", 1)[1][0] != "S":
-        assert child.poll() is None
-    child.send_signal(signal.SIGINT)
+    for line in lines:
+        assert child.stdout.readline() == line
+        while open(f"/proc/{child.pid}/stat").read().rsplit(") ", 1)[1][0] != "S":
+            assert child.poll() is None
+        child.send_signal(signal.SIGINT)
     return child.communicate(timeout=20)[0]
 
 
-def test_ctrl_c_gives_up_what_a_deleted_writer_has():
+def test_a_second_ctrl_c_gives_up_what_a_deleted_writer_has():
     script = """
 import fastpipes, os, signal, threading
 reader, writer = os.pipe()
@@ -829,7 +830,7 @@ except KeyboardInterrupt:
 del out
 print("deleted", flush=True)
 """
-    assert interrupted(script) == b"deleting\ndeleted\n"
+    assert interrupted(script, lines=(b"ready\n", b"deleting\n")) == b"deleted\n"
 
 
 def test_a_writer_deleted_as_an_exception_passes_sends_its_bytes_and_keeps_that():
@@ -869,10 +870,10 @@ def test_a_handler_of_a_signal_cannot_use_a_writer_in_the_midst_of_a_call():
         while True:
             os.write(writer, b"f" * 4096)
     os.set_blocking(writer, True)
-    # Again and again: the first one may come before the wait.
-    signal.setitimer(signal.ITIMER_REAL, 0.01, 0.01)
     memory = out.lend(1 << 16)
     memory[:] = b"a" * len(memory)
+    # Once the call has begun, which is all that follows, and again: the first one may come before its wait.
+    signal.setitimer(signal.ITIMER_REAL, 0.3, 0.3)
     out.commit(1)
     signal.signal(signal.SIGALRM, before)
     assert len(raised) == 3
@@ -968,6 +969,103 @@ def test_an_exception_whose_frame_has_lent_memory_does_not_keep_the_end_from_the
     # Of the exception and its frame there is a cycle.
     del raised, kept
     gc.collect()
+
+
+@pytest.mark.parametrize("call", ["out.write(b'late')", "out.lend(4)[:4] = b'late'; out.commit(4)"])
+def test_what_is_written_as_the_program_ends_arrives(call, tmp_path):
+    """Handlers of atexit that were registered before the import run after its own, as logging.shutdown() does."""
+    script = f"""
+import atexit, sys
+def late():
+    {call}
+atexit.register(late)
+import fastpipes
+def main():
+    global out
+    out = fastpipes.Writer(open(sys.argv[1], "wb", buffering=0))
+    out.write(b"early ")
+main()
+"""
+    subprocess.run([sys.executable, "-c", script, tmp_path / "file"], check=True)
+    assert (tmp_path / "file").read_bytes() == b"early late"
+
+
+def test_no_child_is_left_behind_where_no_thread_can_be_started():
+    script = """
+import fastpipes, os, subprocess, threading
+def refuse(_):
+    raise RuntimeError
+threading.Thread.start = refuse
+try:
+    fastpipes.Popen(["sleep", "60"], stderr=subprocess.PIPE)
+except RuntimeError:
+    try:
+        print(os.waitpid(-1, os.WNOHANG))
+    except ChildProcessError:
+        print("none")
+"""
+    assert subprocess.check_output([sys.executable, "-c", script]) == b"none\n"
+
+
+def test_a_handler_that_raises_tears_no_short_write():
+    script = """
+import fastpipes, os, signal, threading
+def handle(*_):
+    raise TimeoutError
+signal.signal(signal.SIGALRM, handle)
+reader, writer = os.pipe()
+out = fastpipes.Writer(writer)
+line = b"x" * 776 + b"\\n"
+signal.setitimer(signal.ITIMER_REAL, 0.2)
+try:
+    while True:
+        out.write(line)
+except TimeoutError:
+    pass
+def read():
+    with os.fdopen(reader, "rb") as lines:
+        print({len(line) for line in lines})
+reading = threading.Thread(target=read)
+reading.start()
+out.write(line)
+out.finish()
+os.close(writer)
+reading.join()
+"""
+    assert subprocess.check_output([sys.executable, "-c", script]) == b"{777}\n"
+
+
+def test_a_message_that_comes_as_a_handler_raises_is_not_lost():
+    script = """
+import fastpipes, os, signal, socket, time
+def handle(*_):
+    raise TimeoutError
+signal.signal(signal.SIGALRM, handle)
+ours, theirs = socket.socketpair()
+if os.fork() == 0:
+    ours.close()
+    producer = fastpipes.Producer.offer(theirs, 1 << 16)
+    for number in range(20):
+        time.sleep(0.03)
+        producer.send(b"%d" % number)
+    producer.close()
+    os._exit(0)
+theirs.close()
+consumer = fastpipes.Consumer.accept(ours)
+messages = []
+while True:
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.02)
+        message = consumer.receive()
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        if message is None:
+            break
+        messages.append(int(message))
+    except TimeoutError:
+        pass
+print(messages == list(range(20)))
+"""
+    assert subprocess.check_output([sys.executable, "-c", script]) == b"True\n"
 
 
 def test_a_message_for_which_memory_is_lacking_is_not_lost():
@@ -1071,15 +1169,18 @@ def test_poll_does_not_wait_for_a_child_that_keeps_standard_error():
     assert max(times) < 0.9
 
 
-def test_one_ctrl_c_ends_a_with_statement():
+def test_a_second_ctrl_c_ends_a_with_statement():
     script = """
 import fastpipes, os
 reader, writer = os.pipe()
 try:
     with fastpipes.Writer(writer) as out:
         print("ready", flush=True)
-        while True:
-            out.write(b"x" * 1000)
+        try:
+            while True:
+                out.write(b"x" * 1000)
+        finally:
+            print("leaving", flush=True)
 except KeyboardInterrupt:
     print("interrupted", flush=True)
 try:
@@ -1090,7 +1191,117 @@ except ValueError:
 del out
 print("deleted", flush=True)
 """
-    assert interrupted(script) == b"interrupted\ndeleted\n"
+    assert interrupted(script, lines=(b"ready\n", b"leaving\n")) == b"interrupted\ndeleted\n"
+
+
+HANDLER_RAISES = """
+import fastpipes, os, signal, sys
+how, size = sys.argv[1], int(sys.argv[2])
+def handle(*_):
+    raise SystemExit if how == "exit" else RuntimeError("from a handler")
+signal.signal(signal.SIGALRM, handle)
+out = fastpipes.Writer(1)
+signal.setitimer(signal.ITIMER_REAL, 0.1)
+accepted = 0
+def fill():
+    global accepted
+    try:
+        while True:
+            if how == "commit":
+                memory = out.lend(size)
+                memory[:size] = b"x" * size
+                accepted += size
+                out.commit(size)
+            else:
+                accepted += out.write(b"x" * size)
+    finally:
+        out.write(b"SUMMARY")
+try:
+    if how == "exit":
+        fill()
+    with out:
+        fill()
+except RuntimeError:
+    pass
+finally:
+    print(accepted, file=sys.stderr)
+"""
+
+
+@pytest.mark.parametrize("how", ["with", "commit", "exit"])
+@pytest.mark.parametrize("size", [100, 5000])
+def test_what_was_accepted_before_a_handler_raises_arrives(how, size):
+    child = subprocess.Popen(
+        [sys.executable, "-c", HANDLER_RAISES, how, str(size)], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    sent, accepted = child.communicate(timeout=60)
+    assert child.returncode == 0
+    assert sent.endswith(b"xSUMMARY")
+    # An exception may come between the end of a call and the count, and a part of that call's bytes be accepted.
+    assert int(accepted) - size <= len(sent) - len("SUMMARY") <= int(accepted) + size
+
+
+def test_ctrl_c_that_ends_finish_gives_up_what_a_deleted_writer_has():
+    script = """
+import fastpipes, os
+reader, writer = os.pipe()
+os.set_blocking(writer, False)
+try:
+    while True:
+        os.write(writer, bytes(4096))
+except BlockingIOError:
+    os.set_blocking(writer, True)
+out = fastpipes.Writer(writer)
+out.write(b"x" * 100)
+try:
+    print("ready", flush=True)
+    out.finish()
+except KeyboardInterrupt:
+    print("deleting", flush=True)
+del out
+print("deleted", flush=True)
+"""
+    assert interrupted(script) == b"deleting\ndeleted\n"
+
+
+@pytest.mark.parametrize("ends_by", ["del", "exit"])
+def test_what_was_accepted_after_a_failure_is_sent(ends_by, tmp_path):
+    script = """
+import fastpipes, resource, signal, sys
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+_, limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+file = open(sys.argv[1], "wb", buffering=0)
+out = fastpipes.Writer(file)
+resource.setrlimit(resource.RLIMIT_FSIZE, (50, limit))
+out.write(b"old" * 30)
+try:
+    out.flush()
+    sys.exit(3)
+except OSError:
+    pass
+resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+out.write(b"new" * 30)
+if sys.argv[2] == "del":
+    del out
+"""
+    subprocess.run([sys.executable, "-c", script, tmp_path / "file", ends_by], check=True, timeout=20)
+    assert (tmp_path / "file").read_bytes() == b"old" * 30 + b"new" * 30
+
+
+def test_memory_that_is_lacking_for_a_loan_gives_nothing_up():
+    reader, writer = os.pipe()
+    out = fastpipes.Writer(writer)
+    out.write(b"kept")
+    with contextlib.suppress(MemoryError), out:
+        out.lend(1 << 50)
+    out = fastpipes.Writer(writer)
+    with pytest.raises(MemoryError):
+        out.lend(1 << 50)
+    out.write(b", too")
+    del out
+    os.close(writer)
+    with open(reader, "rb") as file:
+        assert file.read() == b"kept, too"
 
 
 @pytest.mark.parametrize("kind", [fastpipes.Writer, fastpipes.Reader])
