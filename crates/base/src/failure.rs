@@ -15,6 +15,7 @@ use rustix::termios::tcgetwinsize;
 
 pub use crate::interrupt::Interrupted;
 use crate::limits::{Resource, soft_limit};
+use crate::orphan::namespace_has_ended;
 use crate::patient::{ended_by, print_on_stderr};
 use crate::text::{escape, without_error_numbers, wrap};
 use crate::{size, standard};
@@ -90,14 +91,15 @@ fn is_never_connected(output: impl AsFd) -> bool {
     socket_acceptconn(&output) == Ok(true) || (polled.is_ok() && is_idle)
 }
 
-/// Returns an error if the process may have less address space than `needed` bytes. Rust aborts
-/// where memory is refused, so commands that need much of it ask first. A thread alone reserves up
-/// to 128 MiB for its allocations (`new_heap()` in glibc's malloc).
+/// Returns an error if the process may have less address space, or private memory, than that many bytes. Rust
+/// aborts where memory is refused, so commands that need much of it ask first. A thread alone reserves up
+/// to 128 MiB of address space for its allocations (`new_heap()` in glibc's malloc).
 ///
 /// # Errors
-/// The limit is lower; the message names it.
-pub fn require_address_space(needed: u64) -> anyhow::Result<()> {
-    require_limit(Resource::RLIMIT_AS, "address space", 'v', needed)
+/// A limit is lower; the message names it.
+pub fn require_memory(address_space: u64, private: u64) -> anyhow::Result<()> {
+    require_limit(Resource::RLIMIT_AS, "address space", 'v', address_space)?;
+    require_limit(Resource::RLIMIT_DATA, "private memory", 'd', private)
 }
 
 /// Returns an error if the process may have a stack of less than `needed` bytes: an overflow
@@ -175,15 +177,30 @@ pub fn start_error(role: &str, program: &Path, error: io::Error) -> anyhow::Erro
     }
 }
 
-/// Adds the limits to raise to EAGAIN of fork(2). Returns other errors as they are.
+/// Adds the limits to raise to EAGAIN of fork(2), or of a new thread, for which there may be no stack, and the cause to
+/// ENOMEM in a PID namespace that has ended. Returns other errors as they are.
 pub fn fork_error(error: io::Error) -> io::Error {
+    if Errno::from_io_error(&error) == Some(Errno::NOMEM) && namespace_has_ended() {
+        let message = format!(
+            "{error}: process 1 of the PID namespace of its children has ended (unshare --pid without --fork)"
+        );
+        return io::Error::new(error.kind(), message);
+    }
     if Errno::from_io_error(&error) != Some(Errno::AGAIN) {
         return error;
     }
     let limit = current_limit(Resource::RLIMIT_NPROC);
+    let of_memory = [(Resource::RLIMIT_DATA, 'd'), (Resource::RLIMIT_AS, 'v')].into_iter();
+    let of_memory = of_memory.filter_map(|(resource, letter)| {
+        let limit = soft_limit(resource)?;
+        Some(format!(
+            ", or that of memory (ulimit -{letter}, now {limit})"
+        ))
+    });
+    let of_memory: String = of_memory.collect();
     let message = format!(
         "no more processes are allowed: {error}; raise the limit (ulimit -u{limit}), or pids.max \
-         of the control group"
+         of the control group{of_memory}"
     );
     io::Error::new(error.kind(), message)
 }

@@ -58,6 +58,14 @@ pub fn starts_namespace() -> bool {
             .is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
 }
 
+/// Whether children would belong to another PID namespace than this process, in which no process can start any
+/// more once the first one has ended.
+pub(crate) fn namespace_has_ended() -> bool {
+    let link = |name: &str| Path::new("/proc/self/ns").join(name).read_link().ok();
+    let of_children = link("pid_for_children");
+    of_children.is_some() && of_children != link("pid")
+}
+
 /// Gives up the name, the directory and all descriptors but these of the process that was copied. For `prepare` of
 /// [`run_orphan`].
 ///

@@ -15,6 +15,7 @@ use rustix::fs::{FileType, Mode, OFlags, fstat, major, minor, open};
 use rustix::io::{Errno, retry_on_intr};
 
 use crate::interrupt::{first_signal, is_noticed, signal_name};
+use crate::standard;
 
 /// A pipe in which poll(2) sees room takes this many bytes at once (pipe(7)).
 const PIPE_BUF: usize = 4096;
@@ -158,8 +159,11 @@ pub(crate) fn ended_by() -> Option<i32> {
 /// Prints text on standard error.
 ///
 /// # Errors
-/// Those of write(2).
+/// Those of write(2): EBADF, too, where this process found it closed.
 pub fn print_on_stderr(text: impl AsRef<[u8]>) -> io::Result<()> {
+    if standard::is_closed(2) {
+        return Err(Errno::BADF.into());
+    }
     let mut stderr = Patient {
         after_signal: Some(MAX_WAIT_AFTER_SIGNAL),
         ..Patient::new(io::stderr())

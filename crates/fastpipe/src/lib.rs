@@ -98,7 +98,9 @@
 //! use fastpipe::{Frozen, Writer};
 //!
 //! let line = Frozen::new(b"y\n")?;
-//! Writer::stdout()?.repeat(&line, u64::MAX)?;
+//! let mut out = Writer::stdout()?;
+//! out.repeat(&line, u64::MAX)?;
+//! out.finish()?;
 //! # Ok::<(), std::io::Error>(())
 //! ```
 //!

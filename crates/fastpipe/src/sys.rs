@@ -46,6 +46,18 @@ pub(crate) fn terminal_number(fd: BorrowedFd<'_>) -> rustix::io::Result<u32> {
     Ok(number)
 }
 
+/// The bytes in the buffers of a socket that its peer has not received yet (TIOCOUTQ: SIOCOUTQ in unix(7), tcp(7)).
+///
+/// # Errors
+/// Those of ioctl(2), as `NOTTY` for most other files.
+pub(crate) fn unsent(fd: BorrowedFd<'_>) -> rustix::io::Result<libc::c_int> {
+    const TIOCOUTQ: Opcode = libc::TIOCOUTQ as Opcode;
+    // SAFETY: the kernel writes an int.
+    let getter = unsafe { Getter::<TIOCOUTQ, libc::c_int>::new() };
+    // SAFETY: as above.
+    unsafe { ioctl(fd, getter) }
+}
+
 /// The size of a block device in bytes (BLKGETSIZE64; `<linux/fs.h>`).
 ///
 /// # Errors

@@ -380,6 +380,16 @@ pub(crate) fn poll_now(fd: BorrowedFd<'_>, events: PollFlags) -> rustix::io::Res
     Ok(fds[0].revents())
 }
 
+/// Waits until `fd` has room, or has failed, for at most `limit`, or until a signal.
+pub(crate) fn await_room(fd: BorrowedFd<'_>, limit: Duration) {
+    let mut fds = [PollFd::from_borrowed_fd(fd, PollFlags::OUT)];
+    let limit = Timespec {
+        tv_sec: limit.as_secs() as i64,
+        tv_nsec: limit.subsec_nanos().into(),
+    };
+    let _ = poll(&mut fds, Some(&limit));
+}
+
 /// Waits until each of `interests` is ready, one after the other: the EAGAIN of a
 /// splice(2) does not say which of its sides would have blocked.
 ///

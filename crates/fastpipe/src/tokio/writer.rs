@@ -4,8 +4,11 @@ use std::future::poll_fn;
 use std::io::{self, IoSlice, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
+use rustix::fs::fstat;
+use rustix::io::Errno;
+use rustix::net::{Shutdown, shutdown};
 use tokio::io::{AsyncWrite, Interest};
 
 use crate::registered::{Registered, take_turn};
@@ -134,10 +137,31 @@ impl<F: AsFd + Unpin> AsyncWrite for Writer<F> {
         self.get_mut().poll_flush_queue(context)
     }
 
-    /// Flushes. The descriptor is closed when the writer is finished or dropped.
+    /// Flushes, and then shuts down writing if the output is a connected socket (SHUT_WR), as tokio's `TcpStream` and
+    /// `UnixStream` do: the peer reads the end, and can still answer. Not if it is a standard stream of this process, too,
+    /// which others may share. The reader of anything else sees the end when the writer is finished or dropped, which
+    /// closes a descriptor that the writer owns.
     fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.poll_flush(context)
+        let this = self.get_mut();
+        ready!(this.poll_flush_queue(context))?;
+        // The connection is the parent's, or that of standard output.
+        if !this.inner.get_ref().is_ours() || is_standard_stream(this.as_fd()) {
+            return Poll::Ready(Ok(()));
+        }
+        Poll::Ready(match shutdown(this.as_fd(), Shutdown::Write) {
+            // Not a socket; or the peer has gone.
+            Err(Errno::NOTSOCK | Errno::NOTCONN) => Ok(()),
+            done => done.map_err(io::Error::from),
+        })
     }
+}
+
+/// Whether a descriptor refers to the same file as one of the standard streams.
+fn is_standard_stream(fd: BorrowedFd<'_>) -> bool {
+    let file = |fd: BorrowedFd<'_>| fstat(fd).map(|stat| (stat.st_dev, stat.st_ino)).ok();
+    let (input, output, errors) = (io::stdin(), io::stdout(), io::stderr());
+    let all = [input.as_fd(), output.as_fd(), errors.as_fd()];
+    all.into_iter().any(|stream| file(stream) == file(fd))
 }
 
 impl<F: AsFd> AsFd for Writer<F> {

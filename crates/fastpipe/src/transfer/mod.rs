@@ -147,6 +147,11 @@ impl<F: AsFd> Output<F> {
         self.counts
     }
 
+    /// Waits in another way from now on.
+    pub(crate) fn set_wait(&mut self, wait: Wait) {
+        self.waiter = Waiter::new(wait);
+    }
+
     /// Returns how this output waits.
     pub fn wait(&self) -> Wait {
         self.waiter.wait()

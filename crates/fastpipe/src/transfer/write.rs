@@ -1,7 +1,8 @@
 //! write(2): the kernel copies into pages of its own.
 
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 
+use rustix::fs::{OFlags, fcntl_getfl};
 use rustix::io::Errno;
 
 use super::{Incomplete, Output, Zero, target, transfer};
@@ -37,7 +38,10 @@ impl<F: AsFd> Output<F> {
                 }
                 if attempt.may_block {
                     let written = rustix::io::write(fd, rest);
-                    was_short = is_interruptible && written.is_ok_and(|n| n < rest.len());
+                    // Another process may have made it non-blocking.
+                    was_short = is_interruptible
+                        && written.is_ok_and(|n| n < rest.len())
+                        && !is_nonblocking(fd);
                     written
                 } else {
                     nowait.write(fd, rest, counts)
@@ -46,4 +50,8 @@ impl<F: AsFd> Output<F> {
         )
         .map(drop)
     }
+}
+
+fn is_nonblocking(fd: BorrowedFd<'_>) -> bool {
+    fcntl_getfl(fd).is_ok_and(|flags| flags.contains(OFlags::NONBLOCK))
 }

@@ -136,8 +136,11 @@ impl WriterBuilder {
 
     /// Sets whether a signal, if it is handled, ends a wait with [`io::ErrorKind::Interrupted`]; default
     /// false: the call goes on. For runtimes whose handlers only note the signal. What could not be sent
-    /// remains queued, as after any error. [`Write::write_all`] and
-    /// [`wait_drained`](Writer::wait_drained) go on all the same.
+    /// remains queued, as after any error. A call that had accepted bytes before the signal succeeds, and the next
+    /// one fails instead, at once; [`Writer::finish`] may be that. Dropping a writer whose last call was interrupted,
+    /// as `finish()?` does, sends the rest until the reader takes nothing for a second. Under [`Wait::Spin`] no signal
+    /// ends a wait.
+    /// [`Write::write_all`] and [`wait_drained`](Writer::wait_drained), once the bytes are sent, go on all the same.
     pub fn interruptible(mut self, interruptible: bool) -> Self {
         self.interruptible = interruptible;
         self
@@ -154,8 +157,9 @@ impl WriterBuilder {
     /// Creates a writer to standard output, which it keeps locked. Flushes what
     /// was printed before.
     ///
-    /// Nothing can come between the writer's bytes. While it exists, `print!` in
-    /// another thread waits for it. See [`stdout_unlocked`](Self::stdout_unlocked).
+    /// While it exists, `print!` in another thread waits for it. In the same thread `print!` does not wait, and the
+    /// lines it prints come before the bytes that the writer has not sent yet: [flush](Write::flush) the writer first
+    /// to keep the order. See [`stdout_unlocked`](Self::stdout_unlocked).
     ///
     /// # Replacing standard output
     /// If descriptor 1 is made to refer to something else meanwhile (dup2(2), as
@@ -164,6 +168,10 @@ impl WriterBuilder {
     /// that they go on to where the duplicate refers. Which of the two it is depends on
     /// the method and on the bytes sent so far, so [finish](Writer::finish) the
     /// writer first and make another one afterwards.
+    ///
+    /// # Closed standard output
+    /// Where a program is started without descriptor 1, Rust's runtime opens /dev/null in its place before main():
+    /// what is written is lost without an error, as with `println!`.
     ///
     /// # Errors
     /// Those of [`open`](Self::open), and of that flush.

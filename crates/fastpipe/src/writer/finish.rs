@@ -1,14 +1,18 @@
 //! The end of a writer: a report, or an error that keeps the unsent bytes.
 
 use std::fmt;
-use std::io;
+use std::io::{self, ErrorKind};
 use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
 
 use super::auto::{self, TrialOutcome, Way};
 use super::send::LONG_PIECE;
 use super::{CopyReason, Writer};
 use crate::method::Method;
+use crate::pipe::{self, is_pipe};
+use crate::sys::unsent;
 use crate::transfer::Counts;
+use crate::wait::{Wait, await_room};
 
 /// Statistics of a writer.
 #[derive(Debug, Clone, PartialEq)]
@@ -158,13 +162,14 @@ impl<F: AsFd> FinishError<F> {
     }
 
     /// Returns the error, and the writer with the unsent bytes. Dropping the
-    /// writer tries to send them once more.
+    /// writer tries to send them once more, if the error is `Interrupted` until the reader takes nothing for a second.
     pub fn into_parts(self) -> (io::Error, Writer<F>) {
         (self.error, *self.writer)
     }
 }
 
-/// Gives up the unsent bytes: drops the writer, which tries to send them once more.
+/// Gives up the unsent bytes: drops the writer, which tries to send them once more, if the error is `Interrupted` until
+/// the reader takes nothing for a second.
 impl<F: AsFd> From<FinishError<F>> for io::Error {
     fn from(error: FinishError<F>) -> Self {
         error.error
@@ -189,5 +194,35 @@ impl<F: AsFd> fmt::Display for FinishError<F> {
 impl<F: AsFd> std::error::Error for FinishError<F> {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         Some(&self.error)
+    }
+}
+
+impl<F: AsFd> Writer<F> {
+    /// Sends what is queued as long as the reader takes some of it: the signal that ended the last wait may come only
+    /// once, or there was none.
+    pub(super) fn push_while_read(&mut self) {
+        /// A reader that has taken nothing for as long may never do so.
+        const MAX_PAUSE: Duration = Duration::from_secs(1);
+        /// Of what a reader takes, poll(2) tells only once it is much.
+        const INTERVAL: Duration = Duration::from_millis(20);
+        self.is_interruption_due = false;
+        self.out().set_wait(Wait::Never);
+        let mut moved = (None, Instant::now());
+        loop {
+            match self.push() {
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                _ => return,
+            }
+            let fd = self.as_fd();
+            let is_pipe = is_pipe(fd).is_ok_and(|is_pipe| is_pipe);
+            let unread = is_pipe.then(|| pipe::unread(fd).ok());
+            let state = (self.out_ref().counts().bytes, unread, unsent(fd).ok());
+            if moved.0 != Some(state) {
+                moved = (Some(state), Instant::now());
+            } else if moved.1.elapsed() >= MAX_PAUSE {
+                return;
+            }
+            await_room(fd, INTERVAL);
+        }
     }
 }

@@ -72,7 +72,8 @@ const FIRST_REGION: usize = 64 << 10;
 /// read; [`wait_drained`](Self::wait_drained) does.
 ///
 /// Dropping the writer flushes it and ignores errors; call
-/// [`finish`](Self::finish) to see them. If the thread is panicking nothing is
+/// [`finish`](Self::finish) to see them. After a call that was
+/// [interrupted](WriterBuilder::interruptible) it waits for a second at most. If the thread is panicking nothing is
 /// flushed: up to one loan of buffered bytes is lost, and what is [queued](Self::queued).
 ///
 /// Copied bytes go into a pipe in pieces of one or two pages ([`Method::copy`]; of 64 KiB if
@@ -82,7 +83,8 @@ const FIRST_REGION: usize = 64 << 10;
 /// # Errors can be retried
 /// After an error the bytes that were not sent remain queued, in order, and the
 /// next call tries to send them again, as once a full disk has space again. Signals
-/// interrupt no call, unless [asked for](WriterBuilder::interruptible). A pipe without reader remains broken. Under
+/// interrupt no call, unless [asked for](WriterBuilder::interruptible). A `write` or `repeat` that fails has
+/// accepted nothing; the bytes of a `commit` that fails are queued. A pipe without reader remains broken. Under
 /// [`Wait::Never`](crate::wait::Wait::Never) `WouldBlock` is part of normal use:
 ///
 /// * `commit`, `write` and `repeat` queue what can't be sent now, and succeed;
@@ -168,6 +170,10 @@ pub struct Writer<F: AsFd = OwnedFd> {
     /// Repeated bytes, which follow after `filled`.
     repeating: Option<Repeating>,
     spliced: u64,
+    /// A signal has ended the last wait, when there were bytes up to here.
+    interrupted_at: Option<usize>,
+    /// That call accepted bytes, and so did not fail: the next one does.
+    is_interruption_due: bool,
     /// Number of regions so far.
     regions_mapped: u64,
     /// Totals of the regions that were replaced.
@@ -228,6 +234,8 @@ impl<F: AsFd> Writer<F> {
             copied: false,
             repeating: None,
             spliced: 0,
+            interrupted_at: None,
+            is_interruption_due: false,
             regions_mapped: 1,
             slab_counts: SlabCounts::default(),
         })
@@ -252,17 +260,19 @@ impl<F: AsFd> Writer<F> {
     /// Sends `data` `times` times, by reference.
     ///
     /// # Errors
-    /// Those of sending. Under [`Wait::Never`](crate::wait::Wait::Never)
-    /// `WouldBlock` if bytes written before could not be sent; `data` is then
-    /// not accepted.
+    /// Those of sending bytes written before; `WouldBlock` under
+    /// [`Wait::Never`](crate::wait::Wait::Never) if these could not be sent. `data` is then not accepted.
+    /// An error of sending `data` itself occurs in the next call, as after [`Write::write`].
     pub fn repeat(&mut self, data: &Frozen, times: u64) -> io::Result<()> {
         self.push()?;
         let left = u128::from(times) * data.as_bytes().len() as u128;
         if left > 0 {
             self.repeating = Some(Repeating::new(data.clone(), left));
             self.reset(self.held);
+            let sent = self.push();
+            self.leave_to_next_call(sent);
         }
-        ignore_would_block(self.push())
+        Ok(())
     }
 
     /// Waits until everything has been read. On anything but a pipe this only
@@ -409,13 +419,27 @@ impl<F: AsFd> Writer<F> {
         let n = data.len().min(self.end - self.filled);
         self.copy_in(&data[..n]);
         if self.filled == self.end {
-            // The bytes have been accepted. An error will occur again in the
-            // next call, which sends them.
-            if self.push().is_ok() {
+            // The bytes have been accepted.
+            let sent = self.push();
+            if self.leave_to_next_call(sent) {
                 self.prepare(0);
             }
         }
         Ok(n)
+    }
+
+    /// Leaves the error of a call that has accepted bytes to the next one, which sends them: there it occurs again,
+    /// except for an interruption, which is noted. Returns whether everything was sent.
+    fn leave_to_next_call(&mut self, sent: io::Result<()>) -> bool {
+        if let Err(error) = &sent
+            && error.kind() == io::ErrorKind::Interrupted
+        {
+            self.is_interruption_due = true;
+            self.interrupted_at = Some(self.filled);
+            // Nothing more is accepted before that.
+            self.end = self.filled;
+        }
+        sent.is_ok()
     }
 
     /// Writes whole pieces of `data`, up to 1 MiB, and returns their length.
@@ -439,6 +463,7 @@ impl<F: AsFd> Writer<F> {
                     if written == 0 {
                         return Err(incomplete.source);
                     }
+                    self.leave_to_next_call(Err(incomplete.source));
                     break;
                 }
             }
@@ -537,11 +562,16 @@ impl<F: AsFd> AsRawFd for Writer<F> {
 }
 
 /// Sends the queued bytes and ignores errors; sends nothing while panicking or in
-/// a forked child. Does not wait until the bytes have been read.
+/// a forked child. Does not wait until the bytes have been read, nor, if the last call was
+/// [interrupted](WriterBuilder::interruptible), for a reader that takes nothing for a second.
 impl<F: AsFd> Drop for Writer<F> {
     fn drop(&mut self) {
         if self.out.is_some() && !thread::panicking() {
-            let _ = self.push();
+            if self.interrupted_at == Some(self.filled) {
+                self.push_while_read();
+            } else {
+                let _ = self.push();
+            }
         }
     }
 }

@@ -130,7 +130,10 @@ impl<F: AsFd> Writer<F> {
         let Some(Incomplete { source, .. }) = error else {
             return Ok(());
         };
-        let usual = matches!(source.kind(), ErrorKind::WouldBlock | ErrorKind::BrokenPipe);
+        let usual = matches!(
+            source.kind(),
+            ErrorKind::WouldBlock | ErrorKind::BrokenPipe | ErrorKind::Interrupted
+        );
         if !usual && repeating.repeater.take().is_some() {
             // Use another technique. An error of the output, a pipe, will occur again.
             return Ok(());

@@ -60,13 +60,25 @@ impl<F: AsFd> Writer<F> {
     /// Sends everything that is queued, in order.
     ///
     /// # Errors
-    /// Those of sending; `Other` in a forked child.
+    /// Those of sending; `Other` in a forked child; `Interrupted`, at once, if the call before was.
     pub(super) fn push(&mut self) -> io::Result<()> {
         if !self.is_ours() {
             return Err(io::Error::other(
                 "a forked child can't use its parent's writer: make a new one",
             ));
         }
+        if std::mem::take(&mut self.is_interruption_due) {
+            return Err(io::ErrorKind::Interrupted.into());
+        }
+        let sent = self.send_all();
+        self.interrupted_at = match &sent {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => Some(self.filled),
+            _ => None,
+        };
+        sent
+    }
+
+    fn send_all(&mut self) -> io::Result<()> {
         self.send()?;
         while self.repeating.is_some() {
             self.repeat_some()?;

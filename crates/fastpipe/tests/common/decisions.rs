@@ -31,15 +31,26 @@ impl<'a> Decisions<'a> {
     }
 }
 
-/// Fills `bytes` with values that depend on their offset in the stream.
-pub fn fill(bytes: &mut [u8], at: usize) {
-    for (n, byte) in bytes.iter_mut().enumerate() {
-        let at = (at + n) as u32;
-        *byte = ((at.wrapping_mul(0x9e37_79b1) ^ (at >> 3)) >> 11) as u8;
-    }
+/// Returns the eight bytes at offset `8 * word` of the stream. The function is
+/// invertible, so each word occurs once, and lost, repeated, displaced or stale pieces
+/// are detected.
+fn word(word: u64) -> u64 {
+    let mut x = word.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    x ^ (x >> 31)
 }
 
-pub fn made(at: usize, len: usize) -> Vec<u8> {
+/// Fills `bytes` with the stream from offset `at` on. As few calls a word as possible: tests are hardly optimised.
+pub fn fill(bytes: &mut [u8], at: u64) {
+    let skip = (at % 8) as usize;
+    let words = at / 8..=(at + bytes.len() as u64) / 8;
+    let words: Vec<[u8; 8]> = words.map(|n| word(n).to_le_bytes()).collect();
+    bytes.copy_from_slice(&words.as_flattened()[skip..][..bytes.len()]);
+}
+
+/// Returns `len` bytes of the stream, starting at offset `at`.
+pub fn stream(at: u64, len: usize) -> Vec<u8> {
     let mut bytes = vec![0; len];
     fill(&mut bytes, at);
     bytes

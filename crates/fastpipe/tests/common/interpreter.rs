@@ -17,7 +17,7 @@ use fastpipe::wait::Wait;
 use fastpipe::writer::{Frozen, Writer};
 use rustix::pipe::{SpliceFlags, splice};
 
-use super::decisions::{Decisions, assert_same, fill, made};
+use super::decisions::{Decisions, assert_same, fill, stream};
 
 /// A program sends at most about this many bytes.
 const MAX_SENT: usize = 8 << 20;
@@ -216,9 +216,9 @@ fn steps(
                     assert!(loan.as_ptr().addr().is_multiple_of(pipe::page_size()));
                     let n = n.min(loan.len());
                     loan.fill(b'?');
-                    fill(&mut loan[..n], sent.len());
+                    fill(&mut loan[..n], sent.len() as u64);
                     loan.commit(n).unwrap();
-                    sent.extend(made(sent.len(), n));
+                    sent.extend(stream(sent.len() as u64, n));
                 }
             }
             3 => {
@@ -227,7 +227,7 @@ fn steps(
                 }
             }
             4..6 => {
-                let bytes = made(sent.len(), size(decide));
+                let bytes = stream(sent.len() as u64, size(decide));
                 let mut rest = &bytes[..];
                 while !rest.is_empty() {
                     let answer = out.write(rest);
@@ -245,7 +245,7 @@ fn steps(
                 }
             }
             7 => {
-                let data = made(sent.len(), 1 + size(decide));
+                let data = stream(sent.len() as u64, 1 + size(decide));
                 let most = (1 << 20) / data.len() + 1;
                 let times = (decide.byte() * decide.byte() + decide.byte() % 3).min(most);
                 let frozen = Frozen::new(&data).unwrap();

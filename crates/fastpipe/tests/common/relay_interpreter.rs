@@ -20,7 +20,7 @@ use fastpipe::wait::Wait;
 use rustix::fs::OFlags;
 use rustix::pipe::PipeFlags;
 
-use super::decisions::{Decisions, assert_same, made};
+use super::decisions::{Decisions, assert_same, stream};
 
 /// Maximum number of operations of a program.
 const MAX_STEPS: usize = 200;
@@ -78,7 +78,7 @@ impl World {
             return;
         }
         if let Some(feeder) = &mut self.feeder {
-            match feeder.write(&made(self.written, len)) {
+            match feeder.write(&stream(self.written as u64, len)) {
                 Ok(n) => self.written += n,
                 Err(error) => assert_eq!(error.kind(), ErrorKind::WouldBlock),
             }
@@ -197,9 +197,9 @@ fn options(decide: &mut Decisions<'_>, limit: Option<u64>) -> Options {
 /// If a byte was lost, repeated or displaced, or a relay violated its documentation.
 pub fn run(program: &[u8]) {
     let mut decide = Decisions::new(program);
-    let stream = PipeFlags::CLOEXEC;
-    let (input, feeder) = channel(&mut decide, [stream, stream | PipeFlags::DIRECT]);
-    let (reader, output) = channel(&mut decide, [stream; 2]);
+    let mode = PipeFlags::CLOEXEC;
+    let (input, feeder) = channel(&mut decide, [mode, mode | PipeFlags::DIRECT]);
+    let (reader, output) = channel(&mut decide, [mode; 2]);
     // Both open files are ours alone. Only a non-blocking socket is spliced to.
     rustix::io::ioctl_fionbio(&feeder, true).unwrap();
     rustix::io::ioctl_fionbio(&output, decide.one_in(2)).unwrap();
@@ -216,7 +216,7 @@ pub fn run(program: &[u8]) {
     while relay_once(&mut world, &mut decide, &input, &output) {}
     if world.reader.is_some() {
         assert_eq!(pipe::unread(&input).unwrap(), 0, "the end came too early");
-        assert_same(&world.got, &made(0, world.written));
+        assert_same(&world.got, &stream(0, world.written));
     }
 }
 
@@ -295,10 +295,10 @@ fn relay_once(
     assert_eq!(taken, given + undelivered.len() as u64);
     if inspects {
         assert_eq!(seen.len() as u64, given);
-        assert_same(&seen, &made(start, seen.len()));
+        assert_same(&seen, &stream(start as u64, seen.len()));
     }
     let end = start + given as usize;
-    assert_same(&undelivered, &made(end, undelivered.len()));
+    assert_same(&undelivered, &stream(end as u64, undelivered.len()));
     world.taken += taken as usize;
     world.read(usize::MAX);
     world.got.extend_from_slice(&undelivered);

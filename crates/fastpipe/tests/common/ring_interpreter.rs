@@ -15,7 +15,7 @@ use fastpipe::ring::{self, Consumer, PeerState, Producer};
 use fastpipe::wait::Wait;
 use rustix::io::pwrite;
 
-use super::decisions::{Decisions, made};
+use super::decisions::{Decisions, stream};
 
 /// Byte offsets of the header's words: magic, version, capacity, head, tail; then for the
 /// producer and the consumer: state, asleep, spins, bound_to, wants, generation.
@@ -155,7 +155,7 @@ impl Machine {
     }
 
     fn write(&mut self, len: usize) {
-        let data = made(self.made, len);
+        let data = stream(self.made as u64, len);
         let room = self.room();
         let producer = self.producer.as_mut().unwrap();
         match producer.write(&data) {
@@ -184,7 +184,7 @@ impl Machine {
                 assert!(len >= at_least.max(1) && len <= capacity);
                 assert!(self.hostile || len <= room);
                 let n = at_least.min(len);
-                let data = made(self.made, n);
+                let data = stream(self.made as u64, n);
                 match how % 3 {
                     0 => {
                         let (first, second) = data.split_at(n / 3);

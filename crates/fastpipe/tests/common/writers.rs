@@ -8,6 +8,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread::JoinHandle;
 
+pub use super::decisions::{fill, stream};
 use super::skip::skip;
 use fastpipe::buffer::{Buffer, Pages};
 use fastpipe::method::{AssertReaderCopies, Method};
@@ -16,40 +17,6 @@ use fastpipe::writer::{CopyReason, Report, Writer, WriterBuilder};
 
 pub const KIB: usize = 1 << 10;
 pub const MIB: usize = 1 << 20;
-
-/// Returns the eight bytes at offset `8 * word` of the stream. The function is
-/// invertible, so each word occurs once, and lost, repeated, displaced or stale pieces
-/// are detected.
-fn word(word: u64) -> u64 {
-    let mut x = word.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    x ^ (x >> 31)
-}
-
-/// Fills `bytes` with the stream from offset `at` on.
-pub fn fill(bytes: &mut [u8], at: u64) {
-    let skip = (at % 8) as usize;
-    let head = bytes.len().min((8 - skip) % 8);
-    let (first, rest) = bytes.split_at_mut(head);
-    first.copy_from_slice(&word(at / 8).to_le_bytes()[skip..][..head]);
-    let mut next = (at + head as u64) / 8;
-    let mut words = rest.chunks_exact_mut(8);
-    for bytes in &mut words {
-        bytes.copy_from_slice(&word(next).to_le_bytes());
-        next += 1;
-    }
-    let last = words.into_remainder();
-    let n = last.len();
-    last.copy_from_slice(&word(next).to_le_bytes()[..n]);
-}
-
-/// Returns `len` bytes of the stream, starting at offset `at`.
-pub fn stream(at: u64, len: usize) -> Vec<u8> {
-    let mut bytes = vec![0; len];
-    fill(&mut bytes, at);
-    bytes
-}
 
 /// Error: bytes differ from the stream.
 #[derive(Debug)]

@@ -2,8 +2,9 @@
 
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
-use std::os::fd::AsRawFd;
-use std::os::unix::net::UnixStream;
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -11,6 +12,7 @@ use std::time::Duration;
 use super::{beside, both, cancelled_after, counted, run};
 use crate::common::Directory;
 use crate::common::ends::{self, Trace, cooked_terminal};
+use crate::common::process::in_own_process;
 use crate::common::writers::{KIB, MIB, check, fill, stream};
 use fastpipe::tokio::{Consumer, Producer, Reader, Writer};
 use fastpipe::{Method, ring};
@@ -461,5 +463,82 @@ fn a_full_socket_with_an_error_queue_is_not_polled_again_and_again() {
         out.finish().await.unwrap();
         assert!(started.elapsed() < Duration::from_secs(20));
         reading.join().unwrap().unwrap();
+    });
+}
+
+#[test]
+fn shutting_down_ends_the_writing_side_of_a_connection_and_nothing_else() {
+    run(async {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let tcp = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (tcp_peer, _) = listener.accept().unwrap();
+        let (unix, unix_peer) = UnixStream::pair().unwrap();
+        let ends: [(OwnedFd, OwnedFd); 2] = [
+            (tcp.into(), tcp_peer.into()),
+            (unix.into(), unix_peer.into()),
+        ];
+        for (here, there) in ends {
+            let mut answer = File::from(here.try_clone().unwrap());
+            let answering = beside(move || {
+                let mut file = File::from(there);
+                let mut got = Vec::new();
+                file.read_to_end(&mut got).unwrap();
+                file.write_all(b"answer").unwrap();
+                got
+            });
+            let mut out = Writer::new(here).unwrap();
+            out.write_all(&stream(0, LEN)).await.unwrap();
+            out.shutdown().await.unwrap();
+            let got = answering.join().unwrap();
+            assert_eq!(got.len(), LEN);
+            check(&got, 0).unwrap();
+            // The peer has gone by now.
+            out.shutdown().await.unwrap();
+            let mut text = String::new();
+            answer.read_to_string(&mut text).unwrap();
+            assert_eq!(text, "answer");
+            out.finish().await.unwrap();
+        }
+
+        let (mut reader, writer) = std::io::pipe().unwrap();
+        let mut out = Writer::new(writer).unwrap();
+        for _ in 0..2 {
+            out.write_all(b"pipe").await.unwrap();
+            out.shutdown().await.unwrap();
+        }
+        out.finish().await.unwrap();
+        let mut text = String::new();
+        reader.read_to_string(&mut text).unwrap();
+        assert_eq!(text, "pipepipe");
+        // Connected no more, or never.
+        let (here, there) = UnixDatagram::pair().unwrap();
+        drop(there);
+        let unconnected = UnixDatagram::unbound().unwrap();
+        for end in [here, unconnected] {
+            Writer::new(OwnedFd::from(end))
+                .unwrap()
+                .shutdown()
+                .await
+                .unwrap();
+        }
+    });
+}
+
+/// systemd, inetd and socat give a program one connection as its standard streams.
+#[test]
+fn shutting_down_leaves_a_connection_that_is_a_standard_stream_as_it_is() {
+    in_own_process(|| {
+        let (mut peer, here) = UnixStream::pair().unwrap();
+        rustix::stdio::dup2_stdin(&here).unwrap();
+        run(async {
+            let mut out = Writer::new(here.try_clone().unwrap()).unwrap();
+            out.write_all(b"data").await.unwrap();
+            out.shutdown().await.unwrap();
+            out.write_all(b" more").await.unwrap();
+            out.finish().await.unwrap();
+        });
+        let mut got = [0; 9];
+        peer.read_exact(&mut got).unwrap();
+        assert_eq!(&got, b"data more");
     });
 }

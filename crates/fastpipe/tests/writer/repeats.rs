@@ -75,8 +75,10 @@ fn an_endless_repetition_is_correct_and_ends_with_its_reader() {
                     });
                     let mut out = fresh().wait(wait).open(writer).unwrap();
                     out.write_all(&stream(9, 777)).unwrap();
-                    let end = out.repeat(&Frozen::new(data).unwrap(), u64::MAX);
-                    assert_eq!(end.unwrap_err().kind(), ErrorKind::BrokenPipe);
+                    let frozen = Frozen::new(data).unwrap();
+                    out.repeat(&frozen, u64::MAX).unwrap();
+                    let again = out.repeat(&frozen, 1);
+                    assert_eq!(again.unwrap_err().kind(), ErrorKind::BrokenPipe);
                     assert_eq!(out.flush().unwrap_err().kind(), ErrorKind::BrokenPipe);
                     let sent = u128::from(out.report().counts.bytes) - 777;
                     assert!(sent >= read as u128);

@@ -12,9 +12,9 @@ use super::{Kind, Run, SCHEMA_VERSION};
 use pipespeed_base::text::in_short;
 use pipespeed_base::{size, standard};
 
-/// Files are read up to this size, so that an endless one can't fill memory. The largest
-/// records have a few MiB; parsed, a file may take sixteen times its size.
-const MAX_BYTES: u64 = 32 << 20;
+/// Files are read up to this size, so that an endless one can't fill memory. Most records have less than a few MiB,
+/// but one of `pages` has 43 MB for a buffer of 400 MiB; parsed, a file may take sixteen times its size.
+const MAX_BYTES: u64 = 256 << 20;
 
 /// Why a saved record could not be loaded: one line with the file and a remedy.
 #[derive(Debug, thiserror::Error)]
@@ -32,9 +32,9 @@ pub enum Problem {
     /// Reading it failed.
     #[error("cannot be read: {0}; give a file made by --json")]
     Unreadable(io::Error),
-    /// It is larger than any record.
+    /// It is larger than records usually are.
     #[error(
-        "larger than {}, so no record; give a file made by --json",
+        "larger than {}, which is not read; give a smaller file made by --json",
         size::format(MAX_BYTES)
     )]
     TooLarge,

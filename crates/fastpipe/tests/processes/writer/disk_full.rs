@@ -113,15 +113,20 @@ fn a_repetition_resumes_after_its_size_limit_is_raised() {
             limit_files_to(limit);
             let builder = fresh().wait(Wait::Block);
             let mut out = builder.open(File::create(&path).unwrap()).unwrap();
-            let mut sent = out.repeat(&Frozen::new(&data).unwrap(), times);
+            // Of two, the second is accepted once the first is sent.
+            let frozen = Frozen::new(&data).unwrap();
+            out.repeat(&frozen, times).unwrap();
+            let mut sent = out.repeat(&frozen, 1);
             while let Err(error) = sent {
                 assert!(is_no_room(&error), "{error}");
                 limit += 99_999;
                 limit_files_to(limit);
-                sent = out.flush();
+                sent = out.repeat(&frozen, 1);
             }
+            limit_files_to(limit + 99_999);
             out.finish().unwrap();
-            assert_same(&std::fs::read(&path).unwrap(), &data.repeat(times as usize));
+            let all = data.repeat(times as usize + 1);
+            assert_same(&std::fs::read(&path).unwrap(), &all);
         }
     });
 }

@@ -5,6 +5,7 @@ mod death;
 mod descriptor;
 mod disk_full;
 mod fork;
+mod interruptions;
 mod leaks;
 mod memory;
 mod neighbours;
