@@ -1,6 +1,7 @@
 //! The processes and the pipes between them at one moment.
 
 mod ends;
+mod feeders;
 mod links;
 mod scanner;
 mod stages;
@@ -12,6 +13,7 @@ use rustix::process::getpid;
 use serde::Serialize;
 
 pub use self::ends::HeldEnds;
+pub(crate) use self::feeders::Feeders;
 pub use self::links::{Link, LinkEnd, groups, links};
 pub(crate) use self::links::{connected, with_flow};
 pub use self::scanner::Scanner;
@@ -388,7 +390,8 @@ impl Graph {
 }
 
 /// The ends by which data flows through a process: its standard input and output, and its few other
-/// links if it is the `root` that was asked for or passes data on, as a client does.
+/// links if it is the `root` that was asked for or passes data on, as a client does. Of another one with few links,
+/// those of FIFOs and the pipes to which it writes, as `tee one two <file`.
 fn flow_ends(process: &Process, is_root: bool) -> BTreeSet<(LinkId, LinkSide)> {
     /// A process with more links serves many.
     const MAX_LINKS: usize = 4;
@@ -398,8 +401,15 @@ fn flow_ends(process: &Process, is_root: bool) -> BTreeSet<(LinkId, LinkSide)> {
     let others = ends.clone().map(|end| end.fd).filter(|fd| *fd > 2);
     let has_few = others.collect::<BTreeSet<i32>>().len() <= MAX_LINKS;
     let follows_all = has_few && (is_root || ends.clone().any(is_standard));
+    // What collects the output of several has nothing else to do with them, nor have the holders of tokens.
+    let is_given = |end: &LinkFd| {
+        end.pipe.is_fifo()
+            || end.pipe.is_pipe() && end.writes && !process.holds(end.pipe, LinkSide::Input)
+    };
     let mut found = BTreeSet::new();
-    for end in ends.filter(|end| is_standard(end) || follows_all && end.fd > 2) {
+    for end in ends
+        .filter(|end| is_standard(end) || end.fd > 2 && (follows_all || has_few && is_given(end)))
+    {
         let sides = [(end.reads, LinkSide::Input), (end.writes, LinkSide::Room)];
         let sides = sides.into_iter().filter(|(has_it, _)| *has_it);
         found.extend(sides.map(|(_, side)| (end.pipe, side)));
@@ -562,6 +572,36 @@ mod tests {
         };
         for pid in [2, 3, 4] {
             assert_eq!(graph.around(pid, &[1].into()), [2, 3, 4, 5].into(), "{pid}");
+        }
+    }
+
+    #[test]
+    fn both_readers_of_a_process_without_standard_pipes_belong_to_its_pipeline() {
+        // tee one two <file >log, its readers, and what collects the errors of all; each of its own group
+        let fifo = |fd: i32, inode: u64, reads: bool| LinkFd {
+            pipe: LinkId::Fifo { device: 1, inode },
+            reads,
+            writes: !reads,
+            ..crate::fixtures::reads(fd, 0)
+        };
+        let alone = |pid: i32, ends| Process {
+            parent: 1,
+            group: pid,
+            ..process(pid, "x", ends)
+        };
+        let all = [
+            alone(2, vec![fifo(3, 7, false), fifo(4, 8, false), writes(2, 9)]),
+            alone(3, vec![fifo(0, 7, true)]),
+            alone(4, vec![fifo(0, 8, true)]),
+            alone(5, vec![reads(10, 9), reads(11, 19)]),
+            alone(6, vec![writes(1, 19)]),
+        ];
+        let graph = Graph {
+            processes: all.map(|process| (process.id.pid, process)).into(),
+            hidden: BTreeMap::new(),
+        };
+        for pid in [2, 3, 4] {
+            assert_eq!(graph.around(pid, &[1].into()), [2, 3, 4].into(), "{pid}");
         }
     }
 }

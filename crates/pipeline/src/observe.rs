@@ -3,10 +3,12 @@
 
 mod chores;
 mod idle;
+mod inherited;
 mod looks;
 mod observer;
 mod rate;
 pub(crate) mod registered;
+mod renewed;
 mod terminals;
 #[cfg(test)]
 mod tests;

@@ -83,10 +83,10 @@ pub struct Observed {
     pub in_kernel_s: f64,
     /// Time for which its threads were ready to run, and did not.
     pub delayed_s: f64,
-    /// The processors that it may use, as last seen; `None` if it hardly ran and was hardly delayed, or had ended
-    /// before they were read.
+    /// The processors that it may use, or the children for which it waits, if these work more, as last seen; `None` if
+    /// it hardly ran and was hardly delayed, or had ended before they were read.
     pub allowed: Option<CpuList>,
-    /// The CPU quota of its control groups that stopped it.
+    /// The CPU quota of its control groups, or those of such children, that stopped it.
     pub quota: Option<Quota>,
     /// Whether it has waited for children that have ended.
     pub has_reaped: bool,

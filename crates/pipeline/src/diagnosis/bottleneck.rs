@@ -56,7 +56,7 @@ const MIN_LEAD: f64 = 0.15;
 /// A stage that waits on pipes for a smaller share never does.
 const MIN_EVER: f64 = 0.05;
 /// A stage that runs for a smaller share hardly needs a processor.
-const MIN_NEEDED: f64 = 0.1;
+pub(super) const MIN_NEEDED: f64 = 0.1;
 /// A stage that waits for its children for this share does what they do.
 pub(super) const MIN_THROUGH_CHILDREN: f64 = 0.5;
 /// A stage that waits on pipes of the pipeline for all but this share is not the bottleneck.
@@ -190,10 +190,8 @@ pub(super) fn bottlenecks(observation: &Observation, tied: &BTreeSet<i32>) -> Ve
     pipelines.extend(serving.map(|process| vec![process]));
     for stages in pipelines {
         let is_asked = stages.iter().any(|stage| stage.is_asked);
-        // Most pipelines of a system wait for something to do.
-        let is_idle = observation.is_survey && stages.iter().all(|stage| stage.is_frozen);
         if is_asked
-            && !is_idle
+            && !observation.is_idle(&stages)
             && !stages
                 .iter()
                 .any(|stage| tied.contains(&stage.process.id.pid))
@@ -393,20 +391,32 @@ fn without_faster<'a>(
             return false;
         }
         let readers = observation.users(link.id, LinkSide::Input);
-        let waits = |reader: &&Observed| {
-            let mut on = reader.on.iter().chain(reader.children_on());
-            let is_input = |on: &OnLink| (on.pipe, on.side) == (link.id, LinkSide::Input);
-            on.any(|on| is_input(on) && on.share >= MIN_EVER)
+        let most = |reader: &&Observed| {
+            let on = reader.on.iter().chain(reader.children_on());
+            let is_input = |on: &&OnLink| (on.pipe, on.side) == (link.id, LinkSide::Input);
+            on.filter(is_input).map(|on| on.share).fold(0.0, f64::max)
         };
-        let is_awaited = readers.is_empty() || readers.iter().any(waits);
+        let most = readers.iter().map(most).fold(0.0, f64::max);
+        let is_awaited = readers.is_empty() || most >= MIN_EVER;
         let read = readers.iter();
         let read = read.map(|reader| Some(per_s(reader, reader.io?.read_bytes as f64)));
-        let rate = link.bytes_per_s.or_else(|| read.sum());
-        rate.is_some_and(|rate| link.piles_up(rate) || !is_awaited && link.has_reserve(rate))
+        // What comes by recv(2) is not counted.
+        let is_counted = !link.id.is_direction();
+        let rate = link
+            .bytes_per_s
+            .or_else(|| read.sum::<Option<f64>>().filter(|_| is_counted));
+        // Who waits for data did not leave any: some came in a burst, or as all ended.
+        let is_left = |rate: f64| link.piles_up(rate) && most < MIN_OWN;
+        rate.is_some_and(|rate| is_left(rate) || !is_awaited && link.has_reserve(rate))
     };
     let links = observation.pipes.iter().filter(is_behind);
     let after: BTreeSet<LinkId> = links.map(|link| link.id).collect();
-    candidates.retain(|candidate| candidate.outputs.is_disjoint(&after));
+    candidates.retain(|candidate| {
+        // Of a server and its client each comes before the other one.
+        let is_reader = |link: LinkId| candidate.stage.process.holds(link, LinkSide::Input);
+        let mut behind = candidate.outputs.intersection(&after);
+        behind.all(|link| is_reader(*link))
+    });
     candidates
 }
 

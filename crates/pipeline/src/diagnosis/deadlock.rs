@@ -66,7 +66,7 @@ pub enum PossibleEnd {
     SignalHandler,
     /// timeout(1), as part of what was asked for.
     Timeout,
-    /// Another process that has started one of them, as part of what was asked for, and goes on.
+    /// Another process that has started one of them, or was started by one, as part of what was asked for, and goes on.
     Ancestor,
     /// Anybody: who opens a FIFO, or continues a stopped process.
     Anybody,
@@ -281,7 +281,14 @@ fn deadlock(
         }),
         _ => false,
     };
-    let doubts = doubts(observation, waits, &observed, kind, is_of_fifo);
+    // One that could help a member may be stopped, or wait for anybody.
+    let helpers = core.iter().flat_map(|pid| &reached[pid]);
+    let may_help =
+        |reason: &WaitReason| matches!(reason, WaitReason::Continue | WaitReason::FifoPeer { .. });
+    let is_of_anybody = is_of_fifo
+        || kind.may_be_ended_by_anybody()
+        || helpers.flat_map(|pid| &waits[pid]).any(may_help);
+    let doubts = doubts(observation, waits, &observed, is_of_fifo, is_of_anybody);
     (!is_meant).then(|| Deadlock {
         kind,
         certainty: if doubts.is_empty() {
@@ -306,8 +313,8 @@ fn doubts(
     observation: &Observation,
     waits: &BTreeMap<i32, Vec<WaitReason>>,
     observed: &[&Observed],
-    kind: DeadlockKind,
     is_of_fifo: bool,
+    is_of_anybody: bool,
 ) -> Vec<PossibleEnd> {
     let hides_any = observation.hidden > 0 || !observation.silent.is_empty();
     let is_hidden = observation.hides_processes
@@ -325,10 +332,7 @@ fn doubts(
             PossibleEnd::Ancestor,
             goes_on_above(observation, waits, observed),
         ),
-        (
-            PossibleEnd::Anybody,
-            kind.may_be_ended_by_anybody() || is_of_fifo,
-        ),
+        (PossibleEnd::Anybody, is_of_anybody),
     ];
     let doubts = doubts.into_iter().filter(|(_, holds)| *holds);
     doubts.map(|(doubt, _)| doubt).collect()
@@ -376,18 +380,30 @@ fn has_timeout(observation: &Observation, observed: &Observed) -> bool {
     above.any(|process| process.is_asked && process.process.name == TIMEOUT)
 }
 
-/// Whether a process above these, as part of what was asked for, runs now and then or waits for a timer: it may end
-/// them, as Python's subprocess.run() does after its `timeout`. Not the shell of a terminal, which is not asked for.
+/// Whether a process above these, as part of what was asked for, runs now and then or waits for a timer, or another one
+/// below it, or below one of these, sleeps: it may end them, as Python's subprocess.run() does after its `timeout`, and
+/// what a script has started as `(sleep 60; kill $job) &`. Not the shell of a terminal, which is not asked for.
 fn goes_on_above(
     observation: &Observation,
     waits: &BTreeMap<i32, Vec<WaitReason>>,
     members: &[&Observed],
 ) -> bool {
-    let above = members.iter().flat_map(|member| &member.ancestors);
-    let above = above.filter(|pid| !waits.contains_key(pid));
-    let mut above = above.filter_map(|pid| observation.find(*pid));
+    let of_members = members.iter().flat_map(|member| {
+        let own = std::iter::once(&member.process.id.pid);
+        own.chain(&member.ancestors)
+    });
+    let mut above = of_members.filter_map(|pid| observation.find(*pid));
+    let waits = |process: &Observed| waits.contains_key(&process.process.id.pid);
+    let sleeps = |process: &Observed| {
+        let sleeps = ThreadState::Waiting(BlockedOn::Outside(Outside::Timer));
+        process.threads.contains(&sleeps)
+    };
     above.any(|process| {
-        let goes_on = !process.is_frozen || process.threads.iter().any(ThreadState::may_time_out);
+        let pid = process.process.id.pid;
+        let mut below = observation.living().filter(|other| other.is_below(pid));
+        let goes_on = !waits(process)
+            && (!process.is_frozen || process.threads.iter().any(ThreadState::may_time_out));
+        let goes_on = goes_on || below.any(|other| !waits(other) && sleeps(other));
         process.is_asked && !process.has_ended && goes_on
     })
 }

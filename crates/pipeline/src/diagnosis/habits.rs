@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use serde::Serialize;
 
+use super::unread::{leads_outside, waits_outside};
 use super::{Finding, Observed, SmallCalls, Who};
 use crate::graph::{Adjacency, LinkSide, reach};
 use crate::observe::{NewPipe, Observation, ObservedLink, default_capacity};
@@ -35,6 +36,12 @@ pub(super) fn held(observation: &Observation) -> Vec<Finding> {
             .filter(|process| process.process.pipes().contains(&pipe));
         holders.any(|process| process.is_asked)
     };
+    // What it splices from or to may be in the hands of somebody outside, who goes on later.
+    let is_stuck = |holder: &Observed| {
+        holder.is_frozen
+            && !waits_outside(observation, holder)
+            && !leads_outside(observation, holder, holder)
+    };
     let held = observation.pipes.iter();
     held.filter(|pipe| pipe.is_held && is_asked(pipe.id))
         .map(|pipe| {
@@ -42,7 +49,7 @@ pub(super) fn held(observation: &Observation) -> Vec<Finding> {
             Finding::Held {
                 pipe: pipe.id,
                 holder: holder.map(Observed::who),
-                is_stuck: holder.is_some_and(|process| process.is_frozen),
+                is_stuck: holder.is_some_and(is_stuck),
             }
         })
         .collect()

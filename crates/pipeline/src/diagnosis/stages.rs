@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Who;
-use super::bottleneck::{MIN_LACKING, MIN_LIKELY, MIN_THROUGH_CHILDREN, per_s};
+use super::bottleneck::{MIN_LACKING, MIN_LIKELY, MIN_NEEDED, MIN_THROUGH_CHILDREN, per_s};
 use crate::graph::{Edge, Holders, LinkSide, Node, Process, STDIN, Stages, pipelines};
 use crate::observe::{LinkIndex, Observation, ObservedLink};
 use crate::proc::LinkId;
@@ -70,7 +70,8 @@ impl Observed {
     }
 
     /// The share of the time in which it waits for a timer while its children work, if it looks after them: it has
-    /// noticed the end of one, or it sleeps and handles the signal of that.
+    /// noticed the end of one, or it sleeps and handles the signal of that. Or in which it waits for an event, as the end
+    /// of a child is in Node.js and for `make -O`, and hardly runs.
     pub(super) fn polls_for_children(&self) -> f64 {
         let handles_ends = self.handles_ends_of_children();
         let moves_nothing = self.io.is_some() && self.moves_nothing();
@@ -83,7 +84,9 @@ impl Observed {
         } else {
             0.0
         };
-        timers.min(self.beside_working_children())
+        let hardly_runs = self.shares.runs < MIN_NEEDED && !self.splices;
+        let events = self.outside.get(&Outside::Event).filter(|_| hardly_runs);
+        (timers + events.copied().unwrap_or(0.0)).min(self.beside_working_children())
     }
 
     fn handles_ends_of_children(&self) -> bool {
@@ -330,6 +333,12 @@ impl Observation {
             _ if !has_pipelines && !is_alone && self.has_ended() => Some(TooShort::Life),
             _ => None,
         }
+    }
+
+    /// Whether a pipeline stood still in a look at all of them: most of a system wait for something to do, and
+    /// nothing is said of these.
+    pub fn is_idle(&self, stages: &[&Observed]) -> bool {
+        self.is_survey && stages.iter().all(|stage| stage.is_frozen)
     }
 
     /// Whether all that was asked for has ended.

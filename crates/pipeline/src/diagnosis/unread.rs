@@ -6,15 +6,16 @@ use serde::Serialize;
 
 use super::deadlock::{TIMEOUT, may_have_alarm};
 use super::{Observed, Who};
-use crate::graph::{LinkSide, Node};
+use crate::graph::{LinkSide, Node, STDIN, STDOUT};
 use crate::observe::Observation;
 use crate::proc::{Language, LinkId};
 use crate::sample::{Children, OnLink, Shares};
 use crate::wait::{BlockedOn, Outside, ThreadState};
 use later::{comes_later, may_forget, reads_other_stream, takes_in_order, waits_for_one};
-use outside::{does_nothing, leads_outside};
+use outside::{does_nothing, may_be_woken};
 
 pub(super) use later::parents_of_blocked;
+pub(super) use outside::{leads_outside, waits_outside};
 
 mod later;
 mod outside;
@@ -74,6 +75,16 @@ impl Unread {
     pub fn is_reader(&self, who: &Who) -> bool {
         self.readers.iter().any(|reader| reader.who == *who)
     }
+
+    /// The same, or whether it is a child for which such a process may wait.
+    pub(super) fn is_reader_or_its_child(&self, observation: &Observation, who: &Who) -> bool {
+        let process = observation.find(who.pid);
+        let is_child = |reader: &IdleReader| {
+            reader.children.is_some()
+                && process.is_some_and(|process| process.is_below(reader.who.pid))
+        };
+        self.is_reader(who) || self.readers.iter().any(is_child)
+    }
 }
 
 /// Finds the full pipes from which nobody read, except where a reader has something else to do
@@ -132,12 +143,15 @@ pub(super) fn find(observation: &Observation, tied: &BTreeSet<i32>) -> Vec<Unrea
                 || may_poll(process)
                 || takes_in_order(process) && !reads_other_stream(observation, process, pipe.id)
                 || is_next(process) && !may_forget(process, writer)
-                || goes_on(process, writer)
+                || goes_on(process, writer, pipe.id)
+                || talks(observation, process, writer)
         });
         if !is_asked || readers.is_empty() || was_read || reads_later {
             continue;
         }
-        let awaits_server = readers.iter().any(|reader| awaits_server(reader, writer));
+        let awaits_server = readers
+            .iter()
+            .any(|reader| awaits_server(observation, reader, writer));
         let may_come = readers.iter().any(|process| is_next(process));
         let readers: Vec<(&Observed, IdleReader)> = readers
             .into_iter()
@@ -145,12 +159,9 @@ pub(super) fn find(observation: &Observation, tied: &BTreeSet<i32>) -> Vec<Unrea
             .collect();
         let are_readers_idle = !observation.own_links.contains(&pipe.id)
             && !may_time_out(writer)
-            && readers.iter().all(|(reader, idle)| {
-                // One that waits for the writer's end won't read before, whatever its other threads do.
-                does_nothing(observation, reader)
-                    && (idle.child.is_some() || !has_timer(reader))
-                    && !leads_outside(observation, reader, writer)
-            });
+            && readers
+                .iter()
+                .all(|(reader, idle)| is_idle(observation, reader, idle, writer));
         let may_read = readers
             .iter()
             .any(|(reader, idle)| idle.may_read() && !child_waits_for(observation, reader, writer));
@@ -184,8 +195,9 @@ fn writes_only_to(process: &Observed, other: &Observed) -> bool {
 }
 
 /// Whether a reader waits at a socket for somebody else than the writer, as the client of a server that
-/// works on what it has read before. Who has started the writer is expected to read what that writes.
-fn awaits_server(reader: &Observed, writer: &Observed) -> bool {
+/// works on what it has read before; an event loop with such a connection may. Who has started the writer is
+/// expected to read what that writes.
+fn awaits_server(observation: &Observation, reader: &Observed, writer: &Observed) -> bool {
     let is_at_server = |on: &OnLink| {
         on.pipe.is_socket()
             && on.share >= MIN_BUSY
@@ -195,13 +207,70 @@ fn awaits_server(reader: &Observed, writer: &Observed) -> bool {
         reader.mainly(),
         Some(Outside::Socket | Outside::SocketOrTimer)
     );
-    !writer.is_below(reader.process.id.pid) && (is_outside || reader.on.iter().any(is_at_server))
+    let is_loop = matches!(
+        reader.mainly(),
+        Some(Outside::Event | Outside::EventOrTimer)
+    );
+    let mut ends = reader.process.ends.iter();
+    let mut is_connected = || {
+        ends.any(|end| {
+            let mut peers = observation.holders(end.pipe, LinkSide::Room);
+            end.pipe.is_socket()
+                && peers.any(|peer| {
+                    ![reader.process.id, writer.process.id].contains(&peer.process.id)
+                        && !peer.is_frozen
+                })
+        })
+    };
+    let is_client = is_loop && !reader.is_frozen && is_connected();
+    !writer.is_below(reader.process.id.pid)
+        && (is_outside || is_client || reader.on.iter().any(is_at_server))
 }
 
-/// Whether a process has noticed the end of a child, as xargs does, which reads more than it needs and then
-/// nothing until that is used up. What comes from below it may come from a child that it has forgotten.
-fn goes_on(reader: &Observed, writer: &Observed) -> bool {
-    reader.has_reaped_late && !writer.is_below(reader.process.id.pid)
+/// Whether a reader is a client that gets answers from a server that is seen: it reads on after those to what it has read.
+/// Not of who has started the writer, which may have forgotten its output.
+fn talks(observation: &Observation, reader: &Observed, writer: &Observed) -> bool {
+    let answers = |on: &&OnLink| {
+        let mut servers = observation.holders(on.pipe, LinkSide::Room);
+        on.pipe.is_socket()
+            && on.side == LinkSide::Input
+            && servers.any(|server| !server.is_frozen && server.process.id != writer.process.id)
+    };
+    let waits = reader.on.iter().filter(answers).map(|on| on.share);
+    let runs = reader.shares.runs + reader.shares.queued;
+    !reader.is_frozen
+        && !writer.is_below(reader.process.id.pid)
+        && waits.fold(runs, |sum, share| sum + share) >= MIN_BUSY
+}
+
+/// Whether a process works on what it has read, and reads on once that is used up: it has noticed the end of a child,
+/// as xargs does, or writes on, as a filter that takes 64 KiB and pauses at each line. What comes from below it may come
+/// from a child that it has forgotten.
+fn goes_on(reader: &Observed, writer: &Observed, unread: LinkId) -> bool {
+    (reader.has_reaped_late || digests(reader, unread)) && !writer.is_below(reader.process.id.pid)
+}
+
+/// Whether a reader writes something, and may have read that from its standard input.
+fn digests(reader: &Observed, unread: LinkId) -> bool {
+    let has_written = reader.io.is_some_and(|io| io.written_bytes > 0);
+    let mut output = reader.process.ends.of_descriptor(STDOUT);
+    let has_output = reader.process.others.writes || output.any(|end| end.writes);
+    has_written && has_output && reader.has_as(unread, STDIN)
+}
+
+/// Whether a reader does nothing, and neither it nor the writer waits for anything that may let it read on. One that
+/// waits for the writer's end won't read before, whatever the timers of its other threads do.
+fn is_idle(
+    observation: &Observation,
+    reader: &Observed,
+    idle: &IdleReader,
+    writer: &Observed,
+) -> bool {
+    does_nothing(observation, reader)
+        && !may_be_woken(observation, reader, writer)
+        && !may_be_woken(observation, writer, reader)
+        && (idle.child.is_some() || !has_timer(reader))
+        && !leads_outside(observation, reader, writer)
 }
 
 /// Whether a timeout ends a wait of a process for room or data.

@@ -89,6 +89,7 @@ pub(super) fn leaked_write_ends(
                 reader: reader.who(),
                 holder: holder.who(),
                 fd,
+                is_output: fd == STDOUT && !reader.is_below(holder.process.id.pid),
                 waits_for: children(observation, holder),
                 is_last: holders.iter().all(is_idle) && !serves_another,
             }));

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use pipespeed_base::thread::own_time;
 use rustix::process::{getpid, getppid};
 
+use super::renewed::FormerConnections;
 use super::{
     NewPipe, Observation, ObservationPlan, ObservedLink, PipeSamples, registered, terminals,
 };
@@ -31,6 +32,7 @@ pub(crate) struct Observer<'a> {
     pub(crate) plan: &'a ObservationPlan,
     pub(crate) fd_budget: FdBudget,
     pub(crate) scanner: Scanner,
+    pub(super) connections: FormerConnections,
     pub(crate) users: BTreeMap<ProcessId, Option<u32>>,
     /// The arguments of each process, with the name that it had when they were read.
     pub(crate) arguments: BTreeMap<ProcessId, (String, Option<String>)>,
@@ -57,6 +59,7 @@ impl<'a> Observer<'a> {
             plan,
             fd_budget: FdBudget::beside_left_behind(proc),
             scanner: Scanner::interruptible(),
+            connections: FormerConnections::default(),
             users: BTreeMap::new(),
             arguments: BTreeMap::new(),
             asked: BTreeSet::new(),
@@ -190,17 +193,22 @@ impl Observer<'_> {
                 self.add(pid, is_start);
             }
         }
+        let all = self.tallies.keys().map(|id| id.pid);
+        let mut feeders = self.scanner.graph.feeders(all);
         for tally in self.tallies.values_mut() {
             let id = tally.process.id;
             if let Some(process) = self.scanner.graph.processes.get(&id.pid)
                 && process.id == id
             {
+                let feeders = feeders.remove(&id.pid);
+                tally.children.set_feeders(feeders.unwrap_or_default());
                 if !tally.process.ends.iter().eq(process.ends.iter()) {
                     tally.reexamine();
                 }
                 tally.process = process.clone();
                 tally.ancestors = self.scanner.graph.family(id.pid);
                 tally.may_have_changed = false;
+                self.connections.remember(process, &self.scanner.sockets);
             }
         }
         if self.plan.with_arguments {
@@ -380,6 +388,9 @@ impl Observer<'_> {
 
     /// Leaves out what processes only seem to wait for.
     fn correct_waits(&self, processes: &mut [Observed]) {
+        for process in processes.iter_mut() {
+            self.connections.join(process);
+        }
         terminals::leave_attended(processes);
         let is_empty = |link: LinkId| {
             let fills = self.pipes.get(&link).map(|seen| &*seen.fills);
@@ -479,6 +490,7 @@ impl Observer<'_> {
             has_eventfd: has_eventfd(),
             ..Observation::default()
         };
+        observation.leave_inherited_inputs();
         observation.set_rates();
         if observation.pipes.iter().any(ObservedLink::is_small) {
             observation.new_pipe = NewPipe::read(self.proc);

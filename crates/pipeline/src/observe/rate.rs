@@ -47,7 +47,7 @@ pub(crate) struct UsedLinks {
 }
 
 /// By how much two counts of the same bytes may differ.
-fn slack(bytes: u64) -> u64 {
+pub(super) fn slack(bytes: u64) -> u64 {
     MAX_DIFFERENCE.max(bytes / 10)
 }
 
@@ -208,7 +208,7 @@ impl Observation {
     /// Whether a process may have moved its bytes through another pipe on this side. Not through one
     /// that was left to it by accident, which others have, too; and standard error mostly carries
     /// little.
-    fn uses_others(
+    pub(super) fn uses_others(
         &self,
         process: &Observed,
         pipe: LinkId,
@@ -262,6 +262,18 @@ impl Observation {
         };
         // Others may open a FIFO for a moment.
         !link.is_fifo() && has_only_it(LinkSide::Input) && has_only_it(LinkSide::Room)
+    }
+
+    /// Bytes per second that were written to a pipe, if that is known.
+    pub(super) fn written_per_s(&self, pipe: LinkId, used: &mut UsedLinks) -> Option<f64> {
+        match self.moved(pipe, LinkSide::Room, used) {
+            Moved::Bytes {
+                per_s,
+                is_shared: false,
+                ..
+            } => Some(per_s),
+            _ => None,
+        }
     }
 
     fn moved(&self, pipe: LinkId, side: LinkSide, used: &mut UsedLinks) -> Moved {

@@ -115,11 +115,16 @@ fn only_wakes(
     if link.is_fifo() || link.is_terminal() {
         return None;
     }
+    let pid = process.process.id.pid;
+    // Tokens that make(1) and those that it has started take and give back, as their children begin and end.
+    let [readers, writers] = ends(link);
+    if process.handles(libc::SIGCHLD) && readers == writers && readers.contains(&pid) {
+        return Some(Outside::Event);
+    }
     match process.polled_beside.get(&link) {
         // With a timeout alone it may wait for a job, as by Queue.get() of Python's multiprocessing.
         Some(Outside::Timer) => None,
         Some(or) => {
-            let [readers, writers] = ends(link);
             // Who keeps the end for reading, too, says by the other one that it is there.
             let is_sign_of_life = link.is_pipe()
                 && !writers.is_empty()
@@ -129,8 +134,7 @@ fn only_wakes(
             is_sign_of_life.then_some(*or)
         }
         None if may_be_woken => {
-            let pid = process.process.id.pid;
-            let is_own = ends(link).iter().all(|all| all.iter().eq([&pid]));
+            let is_own = [readers, writers].iter().all(|all| all.iter().eq([&pid]));
             is_own.then_some(Outside::Event)
         }
         None => None,
@@ -273,6 +277,10 @@ mod tests {
         let terminates = 1 << (libc::SIGTERM - 1);
         assert_eq!(corrected(None, terminates, own.clone(), &[2]), event);
         // Nobody writes to it.
-        assert!(corrected(None, 0, own, &[2]).is_empty());
+        assert!(corrected(None, 0, own.clone(), &[2]).is_empty());
+        // The tokens of make(1), which others have, too. Queue of Python's multiprocessing is such a pipe without the signal.
+        let handles_ends = 1 << (libc::SIGCHLD - 1);
+        assert_eq!(corrected(None, handles_ends, own.clone(), &[1, 2]), event);
+        assert!(corrected(None, terminates, own, &[1, 2]).is_empty());
     }
 }

@@ -56,6 +56,8 @@ pub enum SocketPeer {
 pub struct SocketState {
     /// Its other end.
     pub peer: SocketPeer,
+    /// The address of the other end, unless it is of a unix socket.
+    pub connected_to: Option<InetAddress>,
     /// Bytes that were received and not read: of datagrams those of the first one only.
     pub unread: u64,
     /// Whether it carries datagrams.
@@ -145,6 +147,7 @@ fn unix_socket(response: &UnixResponse) -> SocketState {
             .peer()
             .filter(|inode| *inode != 0)
             .map_or(SocketPeer::None, |inode| SocketPeer::Local(inode.into())),
+        connected_to: None,
         unread: response.receive_queue_size().unwrap_or(0).into(),
         has_datagrams: i32::from(response.header.kind) == libc::SOCK_DGRAM,
     }
@@ -170,6 +173,7 @@ fn inet_sockets(connections: &[InetResponse]) -> Sockets {
             peer: peer.map_or(SocketPeer::Remote(other(id)), |inode| {
                 SocketPeer::Local(*inode)
             }),
+            connected_to: Some(other(id)),
             unread: connection.header.recv_queue.into(),
             has_datagrams: false,
         };

@@ -1,18 +1,19 @@
 //! What the children do for which a process waits: those of a shell or of xargs(1) may be too
 //! short-lived to be sampled by themselves.
 
+mod awaited;
 mod child_slice;
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use rustix::process::getpid;
 use rustix::time::{ClockId, clock_gettime};
 
+use self::awaited::{Awaited, foreground};
 pub(crate) use self::child_slice::ChildSlice;
 use super::counters::MIN_PENDING;
 use super::counts::{SampledActivity, activity};
-use crate::graph::{HeldEnds, Process};
+use crate::graph::{Feeders, HeldEnds, Process};
 use crate::proc::ticks;
 use crate::proc::{LinkId, Proc, Stat};
 use crate::wait::{BlockedOn, Outside, ThreadState, examine};
@@ -45,8 +46,10 @@ pub(crate) struct ChildTally {
     has_none: bool,
     /// For how many samples a process without children was not asked for them since.
     unasked: u32,
-    /// Whether a child was in the foreground when they were sampled last.
-    had_foreground: bool,
+    /// For which of them the process waits.
+    awaited: Awaited,
+    /// Those that were awake in the last sample in which one was.
+    busy: Vec<i32>,
 }
 
 /// A process, and when it started, in ticks since boot.
@@ -117,20 +120,13 @@ impl ChildTally {
         threads: &[i32],
         states: &[&ThreadState],
     ) {
-        let only = states.iter().find_map(|state| match state {
-            ThreadState::Waiting(BlockedOn::Child(Some(pid))) => Some(*pid),
-            _ => None,
-        });
-        let (mut children, has_foreground) = awaited_children(proc, parent.id.pid, threads);
-        // A shell between two commands does not wait for those in the background.
-        let had_foreground = std::mem::replace(&mut self.had_foreground, has_foreground);
-        if !children.is_empty() && had_foreground && !has_foreground {
+        let awaited = self.awaited.children(proc, parent, threads, states);
+        if self.awaited.take_learned() {
+            self.restart();
+        }
+        let Some(mut children) = awaited else {
             return;
-        }
-        // In another namespace the child has another number.
-        if let Some(only) = only.filter(|only| children.contains(only)) {
-            children = vec![only];
-        }
+        };
         children.truncate(MAX_CHILDREN);
         self.has_none = children.is_empty();
         if self.has_none {
@@ -190,9 +186,15 @@ impl ChildTally {
         if together == SampledActivity::Awake {
             let is_awake = |child: &&Child| does(child) == SampledActivity::Awake;
             let awake = seen.iter().filter(is_awake);
+            self.busy = awake.map(|child| child.pid).collect();
             slice.awake.0 += 1;
-            slice.awake.1 += awake.count().max(1) as u32;
+            slice.awake.1 += self.busy.len().max(1) as u32;
         }
+    }
+
+    /// Sets which children give the process data.
+    pub(crate) fn set_feeders(&mut self, feeders: Feeders) {
+        self.awaited.feeders = feeders;
     }
 
     /// The children that have ended since they were seen.
@@ -263,6 +265,12 @@ impl ChildTally {
         is_due
     }
 
+    /// Those that work, or did last, if at least one was seen to in this share of the parent's samples.
+    pub(crate) fn busy(&self, samples: u32, min_share: f64) -> &[i32] {
+        let is_busy = f64::from(self.slice.counts.awake) > min_share * f64::from(samples);
+        if is_busy { &self.busy } else { &[] }
+    }
+
     /// Whether no child was seen.
     pub(crate) fn is_empty(&self) -> bool {
         self.slice.counts.samples == 0
@@ -284,26 +292,6 @@ impl ChildTally {
         for time in self.living.values_mut() {
             time.first = time.now;
         }
-    }
-}
-
-/// The children that a process may wait for: all, or of a shell without job control those in the foreground, if
-/// there are any. Which one it waits for is not known of a wait for any of them. And whether some are in the
-/// foreground.
-fn awaited_children(proc: &Proc, parent: i32, threads: &[i32]) -> (Vec<i32>, bool) {
-    let mut children = proc.children_of(parent, threads);
-    // Whoever samples itself sees itself run.
-    children.retain(|pid| *pid != getpid().as_raw_pid());
-    let is_interruptible = |pid: i32| proc.stat(pid).is_some_and(|stat| !stat.ignores_interrupts);
-    if children.is_empty() || !is_interruptible(parent) {
-        return (children, true);
-    }
-    let all = children.iter().copied();
-    let foreground: Vec<i32> = all.filter(|pid| is_interruptible(*pid)).collect();
-    if foreground.is_empty() {
-        (children, false)
-    } else {
-        (foreground, true)
     }
 }
 
@@ -354,8 +342,11 @@ fn examine_child(
     seen: &mut Vec<Child>,
 ) -> Option<Stat> {
     let stat = proc.stat(pid).filter(|stat| stat.state != 'Z')?;
-    let mut threads = threads(proc, pid, &stat);
-    threads.truncate(MAX_THREADS);
+    let all = threads(proc, pid, &stat);
+    // That of the program, and the latest: Java has one for each child, which waits for its end.
+    let first = all.len().min(MAX_THREADS / 2);
+    let last = first.max(all.len().saturating_sub(MAX_THREADS / 2));
+    let threads = [&all[..first], &all[last..]].concat();
     let states = threads
         .iter()
         .filter_map(|tid| Some(examine(proc, pid, *tid, ends)?.0));
@@ -363,8 +354,10 @@ fn examine_child(
     // By a pipe of its own it gives a child data, or takes them.
     let is_private = |pipe: LinkId| ends.of_link(pipe).next().is_none();
     let is_waiting = |state: &ThreadState| match state {
-        // For that of a child's end, as timeout(1) and some shells.
-        ThreadState::Waiting(BlockedOn::Child(_) | BlockedOn::Outside(Outside::Signal)) => true,
+        // For that of a child's end, as timeout(1) and some shells, or for the event that it is in Node.js.
+        ThreadState::Waiting(
+            BlockedOn::Child(_) | BlockedOn::Outside(Outside::Signal | Outside::Event),
+        ) => true,
         ThreadState::Waiting(BlockedOn::Pipes { any_of, .. }) => {
             any_of.iter().all(|on| is_private(on.pipe))
         }
@@ -373,7 +366,7 @@ fn examine_child(
     let line = [above, &[pid]].concat();
     if line.len() < MAX_DEPTH && states.iter().any(is_waiting) {
         let before = seen.len();
-        let (children, _) = awaited_children(proc, pid, &threads);
+        let (children, _) = foreground(proc, pid, &all);
         for child in children.into_iter().take(MAX_CHILDREN) {
             examine_child(proc, child, ends, &line, seen);
         }

@@ -23,7 +23,9 @@ impl Files {
             .link("3", "pipe:[77]")
             .link("4", "pipe:[88]")
             .link("5", "socket:[99]")
-            .link("6", "anon_inode:[timerfd]");
+            .link("6", "anon_inode:[timerfd]")
+            .link("10", "anon_inode:[signalfd]")
+            .link("11", "anon_inode:[eventpoll]");
         files
     }
 
@@ -200,9 +202,15 @@ fn an_epoll_instance_lists_its_targets() {
     let text = format!("pos:\t0\nflags:\t02\n{}", line(3, 0x19));
     files.file("fdinfo/9", text.as_bytes());
     files.waits(pipes(&[(77, Some(3), LinkSide::Input)], None));
-    files.file("fdinfo/9", (text + &line(6, 1)).as_bytes());
-    let timer = Some(Outside::Timer);
-    files.waits(pipes(&[(77, Some(3), LinkSide::Input)], timer));
+    for (other, outside) in [
+        (6, Outside::Timer),
+        (10, Outside::Signal),
+        // What that waits for can't be seen.
+        (11, Outside::Other),
+    ] {
+        files.file("fdinfo/9", (text.clone() + &line(other, 1)).as_bytes());
+        files.waits(pipes(&[(77, Some(3), LinkSide::Input)], Some(outside)));
+    }
 }
 
 #[test]

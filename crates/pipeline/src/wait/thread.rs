@@ -392,8 +392,13 @@ fn outside(target: Option<&Target>) -> Outside {
     match target {
         Some(Target::Socket(_)) => Outside::Socket,
         Some(Target::Terminal) => Outside::Terminal,
-        Some(Target::Anonymous(kind)) if kind == "timerfd" => Outside::Timer,
-        Some(Target::Anonymous(_)) => Outside::Event,
+        Some(Target::Anonymous(kind)) => match kind.as_str() {
+            "timerfd" => Outside::Timer,
+            "signalfd" => Outside::Signal,
+            // What another epoll instance has may be anything.
+            "eventpoll" => Outside::Other,
+            _ => Outside::Event,
+        },
         _ => Outside::Other,
     }
 }

@@ -55,7 +55,7 @@ pub(super) fn deadlock_text(
             PossibleEnd::SignalHandler => "a signal handler of one of them may read or write",
             PossibleEnd::Timeout => "timeout(1) may end one of them",
             PossibleEnd::Ancestor => {
-                "a process that has started one of them goes on, and may end it"
+                "a process that has started one of them, or was started by it, goes on, and may end it"
             }
             PossibleEnd::Anybody => "a program or a person from outside may end this",
         });
@@ -67,6 +67,12 @@ pub(super) fn deadlock_text(
     lines.join("\n")
 }
 
+/// Whether a process in it waits for the end of a child.
+fn waits_for_child(deadlock: &Deadlock) -> bool {
+    let mut reasons = deadlock.members.iter().flat_map(|member| &member.reasons);
+    reasons.any(|reason| matches!(reason, WaitReason::Child { .. }))
+}
+
 /// Who waits, and why nobody goes on.
 pub(super) fn headline(deadlock: &Deadlock) -> String {
     let names = list(deadlock.members.iter().map(|member| full(&member.who)));
@@ -74,6 +80,9 @@ pub(super) fn headline(deadlock: &Deadlock) -> String {
         DeadlockKind::AllWrite => {
             format!("{names} wait for each other: all write, and none reads.")
         }
+        DeadlockKind::AllRead if waits_for_child(deadlock) => format!(
+            "{names} wait for each other: for data or for the end of a child, and none writes."
+        ),
         DeadlockKind::AllRead => format!("{names} wait for each other: all read, and none writes."),
         DeadlockKind::OtherPipe => format!(
             "{names} wait for each other: one writes to a pipe whose reader waits for something \

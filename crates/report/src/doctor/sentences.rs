@@ -123,7 +123,7 @@ fn held_text(observation: &Observation, pipe: LinkId, holder: Option<&Who>) -> S
     let holder = holder.map_or_else(|| "A process".to_owned(), full);
     format!(
         "{holder} splices and holds the lock of {} meanwhile: nobody else can read, write, open or \
-         close this pipe. Remedy: whatever it splices to must take the data; or end it.",
+         close this pipe. It goes on once the other side of the splice sends data, or takes some.",
         pipe_name(observation, pipe)
     )
 }

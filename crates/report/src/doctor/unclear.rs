@@ -2,6 +2,7 @@
 
 use pipespeed_pipeline::diagnosis::{ActiveStage, Who};
 use pipespeed_pipeline::observe::Observation;
+use pipespeed_pipeline::sample::Observed;
 
 use super::names::full;
 use super::table::percent;
@@ -17,7 +18,20 @@ const MIN_PAUSE: f64 = 0.2;
 
 /// Why no stage is named.
 pub(super) fn unclear_text(observation: &Observation, stages: &[ActiveStage]) -> String {
-    if let Some((writer, reader)) = observation.slow_connection(stages) {
+    let all: Vec<&Observed> = stages
+        .iter()
+        .filter_map(|stage| observation.find(stage.who.pid))
+        .collect();
+    if let Some((one, other)) = observation.stalled_pair(&all) {
+        return format!(
+            "{} and {} wait for each other's messages nearly all the time, and hardly run: what is between them takes \
+             it, as a network does, or delayed acknowledgements of small messages (TCP_NODELAY in tcp(7), or one send \
+             for each message).",
+            full(&one),
+            full(&other)
+        );
+    }
+    if let Some((writer, reader)) = observation.slow_connection(&all) {
         return format!(
             "No stage stands out as the bottleneck: {} waits for room in its connection to {}, which waits for \
              input from there at the same time. The connection itself limits both, by its network or its buffers.",

@@ -5,6 +5,7 @@ use pipespeed_pipeline::diagnosis::{
 };
 use pipespeed_pipeline::graph::LinkSide;
 use pipespeed_pipeline::observe::Observation;
+use pipespeed_pipeline::sample::Observed;
 use pipespeed_pipeline::wait::Outside;
 
 use super::deadlock::headline;
@@ -64,9 +65,18 @@ pub(super) fn color(observation: &Observation, findings: &[Finding]) -> &'static
 /// How far nothing was found.
 fn nothing(observation: &Observation) -> String {
     let stages = count_stages(observation);
+    let pipelines = observation.pipelines();
+    let is_idle = |stages: &&Vec<&Observed>| observation.is_idle(stages);
+    let idle = pipelines.iter().filter(is_idle).count();
     match too_short(observation) {
         Some(why) => format!(". {why}"),
-        None if observation.pipelines().is_empty() => format!(": {stages}."),
+        None if pipelines.is_empty() => format!(": {stages}."),
+        None if idle == pipelines.len() => format!(
+            " in {stages}: nothing moved. 'pipespeed doctor PID' says what such a pipeline waits for."
+        ),
+        None if idle > 0 => format!(
+            " in {stages}: nothing moved in {idle} of the pipelines, and no stage holds up the others in the rest."
+        ),
         None => format!(" in {stages}: no stage holds up the others."),
     }
 }
@@ -95,6 +105,7 @@ fn awaited(finding: &Finding) -> String {
             let outside = readers.find_map(|reader| reader.waits_for);
             outside.map_or("its reader", Outside::name).to_owned()
         }
+        Finding::LeakedWriteEnd(leaked) if leaked.is_output => "data or an end of file".to_owned(),
         Finding::LeakedWriteEnd(_) => "an end of file".to_owned(),
         Finding::MutualWait(mutual) if mutual.has_timeout() => {
             "each other's message, or a timeout".to_owned()
@@ -131,7 +142,7 @@ fn describe(observation: &Observation, finding: &Finding) -> String {
         }
         Finding::Held { holder, .. } => {
             let holder = holder.as_ref().map_or_else(|| "a process".to_owned(), full);
-            format!("{holder} holds the lock of a pipe that it splices from.")
+            format!("{holder} holds the lock of a pipe that it splices from or to.")
         }
         Finding::Bottleneck(bottleneck) => describe_bottleneck(bottleneck),
         Finding::PingPong { stages, delay } => {

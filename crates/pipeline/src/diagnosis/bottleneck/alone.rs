@@ -38,16 +38,29 @@ pub(super) fn asked_alone<'a>(
         .collect()
 }
 
-/// What holds up each of these, children first, without those that wait for another one of them.
+/// What holds up each of these, children first, without those that wait for another one of them. Children one after the
+/// other count with whom they are for.
 pub(super) fn each_alone(observation: &Observation, processes: &[&Observed]) -> Vec<Finding> {
-    let has_below = |process: &Observed| {
-        let pid = process.process.id.pid;
-        processes.iter().any(|other| other.is_below(pid))
-    };
     // timeout(1) waits for SIGCHLD, the signal of its child's end.
     let may_wait_for_child = |process: &Observed| {
         let signal = process.outside.get(&Outside::Signal).copied();
         process.waits_or_polls_for_children() + signal.unwrap_or_default() >= MIN_THROUGH_CHILDREN
+    };
+    let is_one_of_many = |process: &Observed| {
+        let mut above = processes.iter();
+        2 * process.samples < observation.samples
+            && above.any(|above| {
+                process.is_below(above.process.id.pid)
+                    && above.children.is_some()
+                    && may_wait_for_child(above)
+            })
+    };
+    let mut alone = processes.to_vec();
+    alone.retain(|process| !is_one_of_many(process));
+    let lasting = alone.clone();
+    let has_below = |process: &Observed| {
+        let pid = process.process.id.pid;
+        lasting.iter().any(|other| other.is_below(pid))
     };
     // An event loop, and make(1), learn of their end by some other event.
     let has_work_below = |process: &Observed| {
@@ -58,9 +71,10 @@ pub(super) fn each_alone(observation: &Observation, processes: &[&Observed]) -> 
             || others.any(|other| other.is_below(pid) && is_awake(&other.shares))
     };
     let waits_outside = |process: &Observed| process.shares.elsewhere >= MIN_OWN;
-    let mut alone = processes.to_vec();
     alone.retain(|process| !(may_wait_for_child(process) && has_below(process)));
-    alone.retain(|process| !(waits_outside(process) && has_work_below(process)));
+    alone.retain(|process| {
+        may_wait_for_child(process) || !(waits_outside(process) && has_work_below(process))
+    });
     alone.sort_by_key(|process| Reverse(process.ancestors.len()));
     let findings = alone
         .into_iter()

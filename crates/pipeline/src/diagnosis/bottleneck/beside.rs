@@ -104,6 +104,10 @@ fn only_keeps_open(observation: &Observation, candidate: &Candidate<'_>) -> bool
         sends && (looks_at_both || reader.share_on(link, LinkSide::Input) < MAX_KEPT_OPEN)
     };
     let is_kept_open = |link: LinkId| {
+        // What goes by send(2) is not counted.
+        if link.is_direction() {
+            return false;
+        }
         let readers = observation.users(link, LinkSide::Input);
         let mut readers = readers.into_iter().peekable();
         readers.peek().is_some() && readers.all(|reader| gets_it_elsewhere(reader, link))

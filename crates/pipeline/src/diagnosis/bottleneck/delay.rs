@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use pipespeed_host::CpuList;
 use serde::Serialize;
 
-use super::{MIN_LACKING, MIN_QUEUED, shares_of};
+use super::{MIN_LACKING, MIN_QUEUED, MIN_THROUGH_CHILDREN, shares_of};
 use crate::diagnosis::Who;
 use crate::graph::Node;
 use crate::observe::Observation;
@@ -119,10 +119,17 @@ pub(in crate::diagnosis) fn per_s(process: &Observed, seconds: f64) -> f64 {
     }
 }
 
-/// Whether a stage uses up the CPU quota of its control group, and does most of that itself.
+/// Whether a stage uses up the CPU quota of its control group, and does most of that itself, or by the children for
+/// which it mainly waits: not by those with which it has pipes.
 pub(super) fn is_at_quota(stage: &Observed) -> bool {
+    let waits = stage.waits_or_polls_for_children() >= MIN_THROUGH_CHILDREN;
+    let load = if waits {
+        load_of(stage)
+    } else {
+        per_s(stage, stage.ran_s)
+    };
     stage.quota.is_some_and(|quota| {
-        quota.throttled >= MIN_AT_QUOTA && load_of(stage) >= MIN_QUOTA_USE * quota.processors
+        quota.throttled >= MIN_AT_QUOTA && load >= MIN_QUOTA_USE * quota.processors
     })
 }
 
@@ -164,7 +171,11 @@ fn with_neighbours<'a>(
         is_stage && (is_in_group || is_own) || is_own && !is_below(other)
     };
     let all = observation.processes.iter();
-    let others = all.filter(|other| !other.only_waits_for_children());
+    let has_started_all = |other: &Observed| {
+        let mut stages = stages.iter();
+        stages.all(|stage| stage.is_below(other.process.id.pid))
+    };
+    let others = all.filter(|other| !other.only_waits_for_children() && !has_started_all(other));
     let others = others.filter(is_neighbour).filter(is_new);
     stages.iter().copied().chain(others).collect()
 }
@@ -254,8 +265,8 @@ fn may_run_on(process: &Observed, place: Option<&CpuList>) -> bool {
     })
 }
 
-/// The process that used most of these processors, except for the stages, what is below one, and what was started by
-/// the process asked for. One that may use others, too, may have run there.
+/// The process that used most of these processors, except for the stages, what is below or above one, and what was
+/// started by the process asked for. One that may use others, too, may have run there.
 fn largest_other<'a>(
     observation: &'a Observation,
     stages: &[&Observed],
@@ -275,9 +286,12 @@ fn foreign_users<'a>(
         let is_stage = stages.iter().any(|stage| stage.process.id.pid == pid);
         is_stage || observation.asked == Some(pid)
     };
+    // As the server of tmux(1), which reads what they write to their terminal.
+    let is_above = |pid: i32| stages.iter().any(|stage| stage.is_below(pid));
     let is_foreign = |user: &&ProcessorUser| {
         let is_here = is_whole || is_confined(user.allowed.as_ref(), Some(place));
-        is_here && !is_own(user.id.pid) && !user.ancestors.iter().any(|pid| is_own(*pid))
+        let is_own_or_above = is_own(user.id.pid) || is_above(user.id.pid);
+        is_here && !is_own_or_above && !user.ancestors.iter().any(|pid| is_own(*pid))
     };
     observation.users.iter().filter(is_foreign).collect()
 }

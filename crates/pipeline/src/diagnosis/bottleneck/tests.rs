@@ -299,12 +299,55 @@ fn a_stage_after_which_data_piles_up_is_not_the_bottleneck() {
         })
     };
     assert_eq!(named(true, 0, 0.0), Some(3));
+    // A burst, for which it had waited.
+    assert_ne!(named(true, 0, 0.9), Some(3));
     // It reads large blocks now and then, as Python.
     assert_eq!(named(false, 500, 0.0), Some(3));
     assert_ne!(named(false, 500, 0.1), Some(3));
     // A line or two, of many.
     assert_eq!(named(false, 4, 0.0), None);
     assert_eq!(named(false, 0, 0.0), None);
+}
+
+/// `curl -T file` to a server that reads and sleeps by turns: 64 KiB or more lie in its socket all the time.
+#[test]
+fn a_server_with_unread_data_is_the_bottleneck_of_its_client() {
+    let ends = |input: u64, room: u64| {
+        [reads(5, input), writes(5, room)].map(|end| LinkFd {
+            pipe: LinkId::socket(end.pipe.inode()),
+            ..end
+        })
+    };
+    let wait = |inode: u64, side| OnLink {
+        pipe: LinkId::socket(inode),
+        side,
+        share: 1.0,
+        thread_share: 1.0,
+    };
+    let curl = busy(process(1, "curl", ends(8, 7).into()), 0.0, 1.0, 0.0);
+    let curl = Observed {
+        on: vec![wait(7, LinkSide::Room), wait(8, LinkSide::Input)],
+        ..curl
+    };
+    let mut server = frozen(
+        process(2, "python3", ends(7, 8).into()),
+        on_outside(Outside::Timer),
+    );
+    server.is_frozen = false;
+    let mut observation = observation(vec![curl, server]);
+    for link in &mut observation.pipes {
+        let has_data = link.id == LinkId::socket(7);
+        link.fill = None;
+        link.unread = Some(if has_data { 95_232 } else { 0 });
+        link.fill_change = Some(FillChange {
+            is_constant: !has_data,
+            bytes_per_s: 0.0,
+            is_steady_growth: false,
+            least: if has_data { 60_000 } else { 0 },
+        });
+    }
+    let findings = bottlenecks(&observation, &BTreeSet::new());
+    assert_eq!(only_pace(&findings).stage.pid, 2);
 }
 
 /// `yes | tee >(gzip | wc) | cat`.

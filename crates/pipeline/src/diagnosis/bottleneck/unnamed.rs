@@ -26,6 +26,8 @@ const MIN_STARVED: f64 = 0.5;
 
 /// A stage that waits for input for this share of the time works as fast as it gets some.
 const MIN_UNFED: f64 = 0.8;
+/// Two stages that wait for each other's messages for this share of the time hardly do anything else.
+const MIN_STALLED: f64 = 0.9;
 /// A stage that waits for room or for input for this share of the time is held up by another one.
 const MIN_HELD_UP: f64 = 0.3;
 
@@ -79,17 +81,29 @@ fn unclear(
     let is_known = event_loops.is_empty()
         && !is_source_unknown(stages, candidates)
         && !wait_for_each_other(observation, candidates)
+        && (observation.is_survey || observation.stalled_pair(stages).is_none())
         && !are_held_up(observation, stages);
     if !is_busy && !is_slowed && is_known {
         return None;
     }
-    let mut stages: Vec<&Observed> = stages.to_vec();
+    let mut stages = without_parents(stages);
     stages.sort_by(|a, b| awake(b).total_cmp(&awake(a)));
     let active = stages.into_iter().map(ActiveStage::new).collect();
     Some(Finding::Unclear {
         active,
         event_loops,
     })
+}
+
+/// The stages without those that do what their children do, of which one is a stage itself.
+fn without_parents<'a>(stages: &[&'a Observed]) -> Vec<&'a Observed> {
+    let is_told = |stage: &Observed| {
+        let mut others = stages.iter();
+        !std::ptr::eq(shares_of(stage), &stage.shares)
+            && others.any(|other| stage.may_wait_for(other))
+    };
+    let others = stages.iter().copied().filter(|stage| !is_told(stage));
+    others.collect()
 }
 
 /// Whether stages are busy together, none of them for long enough, while another one waits for input: as workers
@@ -148,9 +162,9 @@ fn wait_for_each_other(observation: &Observation, candidates: &[Candidate<'_>]) 
 fn are_held_up(observation: &Observation, stages: &[&Observed]) -> bool {
     let waits =
         |share: fn(&Observed) -> f64| stages.iter().any(|stage| share(stage) >= MIN_HELD_UP);
-    // Most pipelines of a system wait for something to do.
-    let is_idle = observation.is_survey && stages.iter().all(|stage| stage.is_frozen);
-    !is_idle && waits(|stage| stage.shares.blocked) && waits(|stage| stage.shares.starved)
+    !observation.is_idle(stages)
+        && waits(|stage| stage.shares.blocked)
+        && waits(|stage| stage.shares.starved)
 }
 
 /// Whether it is not known what a stage did for whose data all that are known wait.
@@ -199,13 +213,29 @@ fn wait_at_once(room: &OnLink, input: &OnLink) -> bool {
 }
 
 impl Observation {
+    /// Two of these stages that exchange messages by a connection, and wait for each other's nearly all the time: what
+    /// is between them takes it.
+    pub fn stalled_pair(&self, stages: &[&Observed]) -> Option<(Who, Who)> {
+        let waits_for = |one: &Observed, other: &Observed| {
+            let mut inputs = one.on.iter().filter(|on| on.side == LinkSide::Input);
+            inputs.any(|on| {
+                on.pipe.is_socket()
+                    && on.share >= MIN_STALLED
+                    && !one.polled.contains(&(on.pipe, on.side))
+                    && other.process.holds(on.pipe, LinkSide::Room)
+            })
+        };
+        stages.iter().enumerate().find_map(|(nth, one)| {
+            let mut others = stages[nth + 1..].iter();
+            let other = others.find(|other| waits_for(one, other) && waits_for(other, one))?;
+            let are_still = one.is_frozen && other.is_frozen;
+            (!are_still).then(|| (one.who(), other.who()))
+        })
+    }
+
     /// The writer and the reader, of these stages, of a connection that holds up both: by its network, or by its
     /// buffers.
-    pub fn slow_connection(&self, stages: &[ActiveStage]) -> Option<(Who, Who)> {
-        let stages = stages.iter();
-        let stages: Vec<&Observed> = stages
-            .filter_map(|stage| self.find(stage.who.pid))
-            .collect();
+    pub fn slow_connection(&self, stages: &[&Observed]) -> Option<(Who, Who)> {
         let waits = |side| {
             let all = stages.iter();
             let on = all.flat_map(|stage| stage.on.iter().map(move |on| (stage, on)));
@@ -248,15 +278,20 @@ fn turns(observation: &Observation, stages: &[&Observed]) -> Option<Finding> {
     // One that runs all the time waits for nobody.
     let by_turns = take_turns && !stages.iter().any(|stage| is_busy(stage));
     let is_found = !is_still && !waits_outside && (delay.is_some() || by_turns);
+    let stages = without_parents(stages);
     let queued = stages.iter().filter(|stage| queued_of(stage) >= MIN_QUEUED);
-    let queued: Vec<&&Observed> = queued.collect();
+    let mut queued: Vec<&&Observed> = queued.collect();
+    // On other processors others may be.
+    if matches!(delay, Some(Delay::Others { .. })) {
+        queued.retain(|stage| stage.allowed == most.allowed);
+    }
     // What waits on pipes for much longer is held up by others.
     let mostly_queued = queued.iter().filter(|stage| {
         let shares = shares_of(stage);
         queued_of(stage) >= (shares.blocked + shares.starved) / 2.0
     });
     let mostly_queued: Vec<&&Observed> = mostly_queued.copied().collect();
-    let named = match (&delay, mostly_queued.len()) {
+    let named: Vec<&&Observed> = match (&delay, mostly_queued.len()) {
         (None, _) => stages.iter().collect(),
         // Others are not in its control group.
         (Some(Delay::Quota(quota)), _) => queued
@@ -266,10 +301,11 @@ fn turns(observation: &Observation, stages: &[&Observed]) -> Option<Finding> {
                 own == Some(quota.processors)
             })
             .collect(),
-        (Some(_), 0 | 1) => queued,
+        (Some(_), 0) => queued,
         (Some(_), _) => mostly_queued,
     };
-    is_found.then(|| Finding::PingPong {
+    // Where only a stage left out above was queued, for its children, none is known to lack a processor.
+    (is_found && !named.is_empty()).then(|| Finding::PingPong {
         stages: named
             .into_iter()
             .map(|stage| ActiveStage::new(stage))

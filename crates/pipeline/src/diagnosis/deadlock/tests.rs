@@ -322,6 +322,34 @@ fn what_has_started_them_may_end_them() {
     assert_eq!(doubts(runs.clone()), [PossibleEnd::Ancestor]);
     runs.is_asked = false;
     assert_eq!(doubts(runs), []);
+    // `(sleep 6; kill $job) & wait $job`
+    let script = |sleep: Observed| {
+        let mut all = pair(on_room(1), on_room(2));
+        all[1].ancestors = vec![9, 1];
+        all.extend([above(on_child()), sleep]);
+        deadlocks(&observation(all)).remove(0).doubts
+    };
+    let sleep = |waits: ThreadState| frozen(child_of(9, process(12, "sleep", vec![])), waits);
+    let timed = sleep(on_outside(Outside::Timer));
+    assert_eq!(script(timed), [PossibleEnd::Ancestor]);
+    assert_eq!(script(sleep(on_outside(Outside::Event))), []);
+    let mut own = pair(on_room(1), on_room(2));
+    let below = child_of(11, process(12, "sh", vec![]));
+    own.push(frozen(below, on_outside(Outside::Timer)));
+    let found = deadlocks(&observation(own)).remove(0);
+    assert_eq!(found.doubts, [PossibleEnd::Ancestor]);
+}
+
+#[test]
+fn a_stopped_process_that_could_help_may_be_continued() {
+    let mut all = pair(on_room(1), on_room(2));
+    all.push(frozen(
+        process(12, "c", vec![reads(5, 1)]),
+        ThreadState::Stopped,
+    ));
+    let found = deadlocks(&observation(all));
+    let found = found.iter().find(|found| found.members.len() == 2);
+    assert_eq!(found.unwrap().doubts, [PossibleEnd::Anybody]);
 }
 
 /// A coprocess that reads a FIFO, whose write end the shell keeps for others.

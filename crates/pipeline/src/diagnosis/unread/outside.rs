@@ -2,27 +2,16 @@
 
 use std::collections::BTreeSet;
 
-use super::{MIN_BUSY, Observed};
+use super::{MIN_BUSY, Observed, TIMEOUT, line_below};
 use crate::graph::LinkSide;
 use crate::observe::Observation;
-use crate::proc::LinkId;
+use crate::proc::{Language, LinkId};
 use crate::wait::{BlockedOn, Outside, ThreadState};
 
 /// Whether a process moved no bytes, hardly ran, and waits for nobody outside of what was asked for.
 pub(super) fn does_nothing(observation: &Observation, process: &Observed) -> bool {
     const MAX_RUNNING: f64 = 0.01;
     let moves_nothing = process.io.is_some_and(|io| io.reads == 0 && io.writes == 0);
-    let is_outside = |link: LinkId, side: LinkSide| {
-        let mut others = observation.holders(link, side.other());
-        observation.own_links.contains(&link)
-            || !others.any(|other| other.is_asked && other.process.id != process.process.id)
-    };
-    let waits_outside = process.outside.keys().any(|outside| {
-        matches!(
-            outside,
-            Outside::Socket | Outside::SocketOrTimer | Outside::Terminal | Outside::Other
-        )
-    });
     // Who has children waits for the signal of their end.
     let pid = process.process.id.pid;
     let waits_for_signal = process.outside.contains_key(&Outside::Signal)
@@ -31,17 +20,104 @@ pub(super) fn does_nothing(observation: &Observation, process: &Observed) -> boo
             .all(|other| other.process.parent != pid);
     // By a futex in memory that others may share.
     let shared = ThreadState::Waiting(BlockedOn::Outside(Outside::Lock));
-    let waits_outside = waits_outside || process.threads.contains(&shared);
-    let waits_on_others = process.on.iter().any(|on| is_outside(on.pipe, on.side))
-        || is_event_loop(process)
-            && (observation.has_eventfd || has_outer_socket(observation, process));
+    // The kernel writes to an eventfd(2) for aio, for example. Runtimes have theirs to wake themselves.
+    let may_be_kernel = !matches!(
+        process.language,
+        Language::JavaScript | Language::Java | Language::Go | Language::Python | Language::Ruby
+    );
+    let may_hear = is_event_loop(process)
+        && (may_be_kernel || observation.has_eventfd || has_outer_socket(observation, process));
+    let has_uring = process.process.others.has_uring;
     moves_nothing
         && !process.splices
         && !process.watches_others
         && process.ran_s <= MAX_RUNNING * process.counted_s
-        && !waits_outside
+        && !waits_outside(observation, process)
+        && !process.threads.contains(&shared)
         && !waits_for_signal
-        && !waits_on_others
+        && !may_hear
+        && !has_uring
+        && !may_wake_itself(process)
+}
+
+/// Whether what a process waits for may end by itself, in whichever thread, or the kernel works for it: of one of two
+/// that wait for each other. Runtimes have threads that wait for times and signals. What has waited for a time, and does
+/// so again, did not read on.
+pub(super) fn may_be_woken(
+    observation: &Observation,
+    process: &Observed,
+    other: &Observed,
+) -> bool {
+    let is_runtime = matches!(
+        process.language,
+        Language::JavaScript | Language::Java | Language::Go
+    );
+    let is_shell = process.language == Language::Shell;
+    let own = process.process.id.pid;
+    let children = observation.living();
+    let children = children.filter(|child| child.process.parent == own);
+    let children: Vec<&Observed> = children.collect();
+    let waits_for_child = !children.is_empty() && (is_shell || process.process.name == TIMEOUT);
+    let may_end = |outside: Outside| match outside {
+        Outside::Child | Outside::Lock | Outside::Event => false,
+        Outside::Timer | Outside::EventOrTimer | Outside::LockOrTimer => {
+            !is_runtime && process.is_frozen
+        }
+        Outside::Signal => !waits_for_child,
+        _ => true,
+    };
+    let wakes = |state: &ThreadState| match state {
+        ThreadState::Waiting(BlockedOn::Outside(outside)) => may_end(*outside),
+        ThreadState::Waiting(BlockedOn::Pipes { or, .. }) => or.is_some_and(may_end),
+        _ => false,
+    };
+    let line = line_below(process, other);
+    let has_handler = process.handles(libc::SIGCHLD) && !is_runtime && !is_shell;
+    process.threads.iter().any(wakes)
+        || process.process.others.has_uring
+        || has_handler
+            && children
+                .iter()
+                .any(|child| !line.contains(&child.process.id.pid))
+}
+
+/// Whether a process waits at a pipe or a connection to itself, into which its handler of a signal may write: somebody
+/// outside may send one, or a child's end does.
+fn may_wake_itself(process: &Observed) -> bool {
+    let is_own = |link: LinkId| {
+        let mut ends = process.process.ends.of_link(link);
+        ends.clone().any(|end| end.reads) && ends.any(|end| end.writes)
+    };
+    let waits_there = process.threads.iter().any(|state| match state {
+        ThreadState::Waiting(BlockedOn::Pipes { any_of, .. }) => {
+            any_of.iter().any(|wait| is_own(wait.pipe))
+        }
+        _ => false,
+    });
+    // These handle signals of which their programs know nothing.
+    let is_runtime = matches!(
+        process.language,
+        Language::JavaScript | Language::Java | Language::Go
+    );
+    let mut links = process.process.ends.iter().map(|end| end.pipe);
+    let may_be_among_others = !is_runtime && is_event_loop(process) && links.any(is_own);
+    process.handles_signals() && (waits_there || may_be_among_others)
+}
+
+/// Whether a process waits for a person, another machine, or a link to whom was not asked for.
+pub(in crate::diagnosis) fn waits_outside(observation: &Observation, process: &Observed) -> bool {
+    let is_outside = |link: LinkId, side: LinkSide| {
+        let mut others = observation.holders(link, side.other());
+        observation.own_links.contains(&link)
+            || !others.any(|other| other.is_asked && other.process.id != process.process.id)
+    };
+    let mut outside = process.outside.keys();
+    outside.any(|outside| {
+        matches!(
+            outside,
+            Outside::Socket | Outside::SocketOrTimer | Outside::Terminal | Outside::Other
+        )
+    }) || process.on.iter().any(|on| is_outside(on.pipe, on.side))
 }
 
 /// Whether a thread waits for events, of which it can't be seen which: those of sockets may be among them.
@@ -69,7 +145,7 @@ fn has_outer_socket(observation: &Observation, process: &Observed) -> bool {
 
 /// Whether a reader may wait, through others, for a process that goes on or waits for somebody outside, as Python's
 /// run(capture_output=True) does for curl. The writer waits for the reader.
-pub(super) fn leads_outside(
+pub(in crate::diagnosis) fn leads_outside(
     observation: &Observation,
     reader: &Observed,
     writer: &Observed,
@@ -98,7 +174,7 @@ fn may_go_on(process: &Observed) -> bool {
     let has_moved = process.io.is_some_and(|io| io.reads + io.writes > 0);
     let is_outside = |outside: &Outside| !matches!(outside, Outside::Child | Outside::Lock);
     has_moved
-        || process.splices
+        || process.splices && !process.is_frozen
         || shares.runs + shares.queued + shares.disk >= MIN_BUSY
         || process.outside.keys().any(is_outside)
 }

@@ -1,9 +1,10 @@
 use super::*;
 use crate::fixtures::{
-    busy, child_of, frozen, observation, on_input, on_outside, on_room, process, reads, writes,
+    busy, child_of, frozen, observation, on_child, on_input, on_outside, on_room, process, reads,
+    writes,
 };
 use crate::observe::FillChange;
-use crate::proc::{Io, Language};
+use crate::proc::{Io, Language, LinkFd};
 use crate::wait::LinkWait;
 
 fn found(processes: Vec<Observed>) -> Vec<Unread> {
@@ -181,6 +182,38 @@ fn a_client_reads_on_once_its_server_answers_but_a_parent_need_not() {
         let by_itself = wait == on_outside(Outside::Tracer);
         assert_eq!(unread.may_be_read, by_itself, "{wait:?}");
     }
+}
+
+/// `seq 1000000 | node client.js`, whose requests are in one epoll with much else.
+#[test]
+fn an_event_loop_connected_to_a_server_that_works_may_read_on() {
+    let connection = |fd| LinkFd {
+        pipe: LinkId::Socket { inode: 9 },
+        writes: true,
+        ..reads(fd, 9)
+    };
+    let may_be_read = |is_loop_frozen, is_server_frozen| {
+        let mut stranger = blocked();
+        stranger.process.parent = 1000;
+        stranger.ancestors.clear();
+        let mut node = frozen(
+            process(2, "node", vec![reads(0, 7), connection(20)]),
+            on_outside(Outside::Event),
+        );
+        node.is_frozen = is_loop_frozen;
+        let mut server = frozen(
+            process(3, "server", vec![connection(5)]),
+            on_outside(Outside::Timer),
+        );
+        server.is_frozen = is_server_frozen;
+        let [unread] = &found(vec![stranger, node, server])[..] else {
+            panic!();
+        };
+        unread.may_be_read
+    };
+    assert!(may_be_read(false, false));
+    assert!(!may_be_read(true, false));
+    assert!(!may_be_read(false, true));
 }
 
 #[test]
@@ -422,10 +455,14 @@ fn whoever_may_be_woken_from_outside_is_not_said_to_do_nothing() {
     let idle_in = |thread: ThreadState| {
         let mut reader = reader(thread);
         reader.io = Some(Io::default());
+        reader.language = Language::Python;
         reader
     };
     let idle = || idle_in(on_outside(Outside::Event));
     assert!(are_idle(blocked(), idle()));
+    let mut in_c = idle();
+    in_c.language = Language::Other;
+    assert!(!are_idle(blocked(), in_c));
     for timed in [Outside::EventOrTimer, Outside::LockOrTimer] {
         assert!(!are_idle(blocked(), idle_in(on_outside(timed))));
     }
@@ -436,9 +473,48 @@ fn whoever_may_be_woken_from_outside_is_not_said_to_do_nothing() {
         let mut stranger = blocked();
         stranger.process.parent = 1;
         assert!(!are_idle(stranger, waits.clone()));
+        assert!(!are_idle(blocked(), waits.clone()));
+        // The shell of a writer waits for its end.
+        waits.language = Language::Shell;
         let is_for_children = unknown == Outside::Signal;
         assert_eq!(are_idle(blocked(), waits), is_for_children);
     }
+    // Another thread may wait for what does not show in the shares.
+    for (other, language, is_idle) in [
+        (Outside::Socket, Language::Java, false),
+        (Outside::Signal, Language::Python, false),
+        (Outside::Timer, Language::Python, false),
+        (Outside::Timer, Language::Java, true),
+        (Outside::LockOrTimer, Language::Go, true),
+        (Outside::Lock, Language::Python, true),
+    ] {
+        let mut with_other = blocked();
+        with_other.language = language;
+        with_other.threads.push(on_outside(other));
+        assert_eq!(are_idle(with_other, idle()), is_idle, "{other:?}");
+    }
+    // One that has woken up and not read on does so regularly.
+    let mut beats = idle_in(on_child());
+    beats.threads.push(on_outside(Outside::Timer));
+    assert!(!are_idle(blocked(), beats.clone()));
+    beats.is_frozen = false;
+    assert!(are_idle(blocked(), beats));
+    // Its handler of a child's end may read on, or the kernel by a ring.
+    let handles = |process: Observed| Observed {
+        handled_signals: 1 << (libc::SIGCHLD - 1),
+        ..process
+    };
+    for (writer, is_idle) in [(handles(blocked()), false), (blocked(), true)] {
+        let sleep = child_of(1, process(3, "sleep", Vec::new()));
+        let sleep = frozen(sleep, on_outside(Outside::Timer));
+        let [unread] = &found(vec![writer, idle(), sleep])[..] else {
+            panic!();
+        };
+        assert_eq!(unread.are_readers_idle, is_idle);
+    }
+    let mut in_ring = blocked();
+    in_ring.process.others.has_uring = true;
+    assert!(!are_idle(in_ring, idle()));
     let mut with_alarm = idle();
     with_alarm.handled_signals = 1 << (libc::SIGALRM - 1);
     assert!(!are_idle(blocked(), with_alarm));
@@ -461,6 +537,24 @@ fn whoever_may_be_woken_from_outside_is_not_said_to_do_nothing() {
     };
     *or = Some(Outside::Timer);
     assert!(!are_idle(with_timeout, idle()));
+    let mut in_ring = idle();
+    in_ring.process.others.has_uring = true;
+    assert!(!are_idle(blocked(), in_ring));
+    // Its handler of a signal may write to its own pipe. Python always has one of SIGINT.
+    for (signal, thread, is_idle) in [
+        (libc::SIGCHLD, on_input(9), false),
+        (libc::SIGTERM, on_outside(Outside::Event), false),
+        (libc::SIGINT, on_outside(Outside::Event), true),
+    ] {
+        let mut woken = idle_in(thread);
+        woken.process.ends.extend([reads(3, 9), writes(4, 9)]);
+        woken.handled_signals = 1 << (signal - 1);
+        assert_eq!(are_idle(blocked(), woken.clone()), is_idle, "{signal}");
+        // A runtime handles many of which its program knows nothing.
+        woken.language = Language::JavaScript;
+        let is_loop = woken.threads != [on_input(9)];
+        assert_eq!(are_idle(blocked(), woken), is_loop, "{signal}");
+    }
 }
 
 /// `yes | python3`, which runs curl by run(capture_output=True) first: it polls two pipes of that. Not where that waits
@@ -485,6 +579,7 @@ fn whoever_waits_for_a_child_that_waits_outside_is_not_said_to_do_nothing() {
         let python = process(2, "python3", vec![reads(0, 7), reads(8, 8), reads(9, 9)]);
         let python = Observed {
             io: Some(Io::default()),
+            language: Language::Python,
             ..frozen(python, polls)
         };
         let curl = child_of(2, process(3, "curl", vec![writes(1, 8), writes(2, 9)]));
@@ -504,4 +599,31 @@ fn whoever_waits_for_a_child_that_waits_outside_is_not_said_to_do_nothing() {
         assert!(!are_idle(socket, &[Outside::Socket], is_polled));
         assert!(are_idle(on_room(8), &[], is_polled));
     }
+}
+
+/// A filter in an event loop that takes 64 KiB and pauses at each line reads on once these are used up.
+#[test]
+fn who_writes_on_what_it_has_read_of_its_input_reads_on() {
+    let mut filter = frozen(
+        process(2, "node", vec![reads(0, 7), writes(1, 8)]),
+        on_outside(Outside::EventOrTimer),
+    );
+    filter.is_frozen = false;
+    let mut yes = blocked();
+    yes.process.parent = 900;
+    let io = |written_bytes: u64| {
+        Some(Io {
+            written_bytes,
+            writes: written_bytes.min(10),
+            ..Io::default()
+        })
+    };
+    filter.io = io(0);
+    assert_eq!(found(vec![yes.clone(), filter.clone()]).len(), 1);
+    filter.io = io(5000);
+    assert_eq!(found(vec![yes.clone(), filter.clone()]).len(), 0);
+    // It may have forgotten what it has started.
+    assert_eq!(found(vec![blocked(), filter.clone()]).len(), 1);
+    filter.process.ends = vec![reads(5, 7), writes(1, 8)].into();
+    assert_eq!(found(vec![yes, filter]).len(), 1);
 }

@@ -47,6 +47,7 @@ fn stray_write_end_is_named_unless_it_is_standard_output() {
         reader: reader.who(),
         holder: sleeper(3, 5).who(),
         fd: 5,
+        is_output: false,
         waits_for: Vec::new(),
         is_last: true,
     };

@@ -105,7 +105,7 @@ impl Tally {
             }
             // It may poll for their end.
             SampledActivity::Elsewhere(
-                Outside::Timer | Outside::EventOrTimer | Outside::SocketOrTimer,
+                Outside::Timer | Outside::Event | Outside::EventOrTimer | Outside::SocketOrTimer,
             ) => self.has_children || self.children.may_exist(),
             _ => false,
         }

@@ -60,35 +60,55 @@ impl Tally {
         self.is_starting && matches!(waits(), SampledActivity::Blocked | SampledActivity::Starved)
     }
 
-    /// Reads the processors that it may use, if that matters. Once it has ended they can't be read any more.
+    /// The children for which it waits, if these work more than it does itself.
+    pub(crate) fn busy_children(&self) -> &[i32] {
+        self.children.busy(self.counts.samples, self.awake_share())
+    }
+
+    /// Reads the processors that it may use, or the children that work for it, if that matters. Once it has ended
+    /// they can't be read any more.
     pub(crate) fn read_allowed(&mut self, proc: &Proc) {
         let id = self.process.id;
         if self.has_ended || !self.needs_processors() {
             return;
         }
-        let allowed = proc.allowed_processors(id.pid);
+        let children = self.busy_children().iter();
+        let of_children: Vec<CpuList> = children
+            .filter_map(|pid| proc.allowed_processors(*pid))
+            .collect();
+        let allowed = if of_children.is_empty() {
+            proc.allowed_processors(id.pid)
+        } else {
+            let all = of_children.iter().flat_map(|cpus| cpus.as_slice());
+            Some(all.copied().collect())
+        };
         // It may have ended meanwhile, and its number may be another one's.
         if allowed.is_some() && id.is_running(proc) {
             self.allowed = allowed;
         }
     }
 
-    /// Reads its control groups again, if that matters: a launcher may enter them after its start. Begins
-    /// to count for those that it was not in before.
+    /// Reads its control groups again, and those of the children that work for it, if that matters: a launcher may
+    /// enter them after its start. Begins to count for those that it was not in before.
     pub(crate) fn read_groups(&mut self, proc: &Proc, quotas: &mut Quotas) {
         let id = self.process.id;
         if self.has_ended || !self.needs_processors() {
             return;
         }
-        let now = proc.control_groups(id.pid);
-        let new = now.filter(|now| self.groups.last() != Some(now) && id.is_running(proc));
-        if let Some(new) = new {
-            quotas.add(proc, &new);
-            self.groups.push(new);
+        let all = std::iter::once(&id.pid).chain(self.busy_children());
+        let mut now: Vec<String> = all.filter_map(|pid| proc.control_groups(*pid)).collect();
+        if now.is_empty() || !id.is_running(proc) {
+            return;
         }
+        for groups in &now {
+            quotas.add(proc, groups);
+        }
+        self.groups.retain(|groups| !now.contains(groups));
+        now.dedup();
+        self.groups.append(&mut now);
     }
 
-    /// The processors that it may use, as last seen, if that matters.
+    /// The processors that it may use, or the children that work for it, as last seen, if that matters.
     pub(crate) fn allowed(&self) -> Option<CpuList> {
         self.allowed.clone().filter(|_| self.needs_processors())
     }
@@ -222,5 +242,36 @@ mod tests {
         let ended = sample(|tally| tally.has_ended);
         let only = CpuList::parse(&first.to_string());
         assert_eq!((&runs, &ended), (&only, &only));
+    }
+
+    #[test]
+    fn of_who_waits_for_a_child_its_processors_count() {
+        let proc = Proc::default();
+        let own = proc.allowed_processors(std::process::id() as i32);
+        let Some([first, _, ..]) = own.as_ref().map(CpuList::as_slice) else {
+            return pipespeed_testing::skip("one processor");
+        };
+        if Command::new("taskset").arg("--version").output().is_err() {
+            return pipespeed_testing::skip("no taskset");
+        }
+        let script = format!("taskset -c {first} sh -c 'while :; do :; done'; :");
+        let mut shell = Command::new("sh").args(["-c", &script]).spawn().unwrap();
+        let fd_budget = FdBudget::new();
+        let mut quotas = Quotas::default();
+        let mut tally = tally_of(&proc, shell.id(), "sh", &fd_budget);
+        let only = CpuList::parse(&first.to_string());
+        let found = eventually(|| {
+            tally.sample(&proc, &fd_budget);
+            tally.complete(&proc, &fd_budget);
+            tally.read_all(&proc, &fd_budget, &mut quotas);
+            (tally.allowed() == only).then(|| tally.busy_children().to_vec())
+        });
+        let children = proc.children(shell.id() as i32);
+        for child in &children {
+            kill_process(Pid::from_raw(*child).unwrap(), Signal::KILL).unwrap();
+        }
+        shell.kill().unwrap();
+        shell.wait().unwrap();
+        assert_eq!(found, Some(children.into_iter().collect()));
     }
 }

@@ -96,6 +96,27 @@ fn who_waits_for_an_event_is_not_named_while_its_children_work() {
     assert!(named(&observation(vec![of_many])).is_empty());
 }
 
+/// `for file in *; do gzip -t $file; done` beside load: of its children the last one was seen for a tenth of the time.
+#[test]
+fn who_starts_one_child_after_the_other_is_named_with_what_they_do() {
+    let gzip = |samples: u32| {
+        let mut gzip = busy(child_of(2, alone(3)), 0.3, 0.0, 0.0);
+        (gzip.shares.queued, gzip.samples, gzip.ancestors) = (0.7, samples, vec![2]);
+        gzip
+    };
+    let shares = Shares {
+        runs: 0.3,
+        queued: 0.7,
+        ..Shares::default()
+    };
+    let loops = || Observed {
+        process: process(2, "sh", Vec::new()),
+        ..children::shell(shares, Vec::new())
+    };
+    assert_eq!(named(&observation(vec![loops(), gzip(10)])), [2]);
+    assert_eq!(named(&observation(vec![loops(), gzip(90)])), [3]);
+}
+
 /// Two workers that wait for each other's lock, with pipes to each other that nobody waits for.
 #[test]
 fn stages_that_wait_outside_side_by_side_are_each_named_by_themselves() {

@@ -41,6 +41,32 @@ pub(super) fn shell(shares: Shares, on: Vec<OnLink>) -> Observed {
     }
 }
 
+/// `make -O | tee`, or a node program that has started gzip: its end is an event.
+#[test]
+fn who_waits_for_an_event_while_its_children_work_waits_for_them() {
+    let runs = |runs: f64, elsewhere: f64| Shares {
+        runs,
+        elsewhere,
+        ..Shares::default()
+    };
+    let node = |children: Shares| {
+        let shell = shell(children, Vec::new());
+        let observed = frozen(shell.process.clone(), on_outside(Outside::Event));
+        Observed {
+            children: shell.children,
+            ..observed
+        }
+    };
+    let tee = || frozen(process(4, "tee", vec![reads(0, 8)]), on_input(8));
+    let awaits = |children: Shares| {
+        let findings = found(vec![node(children), tee()]);
+        only_pace(&findings).children.is_some()
+    };
+    assert!(awaits(runs(1.0, 0.0)));
+    // Those of a pool have nothing to do.
+    assert!(!awaits(runs(0.0, 1.0)));
+}
+
 #[test]
 fn shell_whose_children_wait_for_next_stage_is_not_blamed() {
     let blocked = Shares {
@@ -294,6 +320,30 @@ fn siblings_below_a_process_of_the_pipeline_are_no_other_processes() {
     assert!(!is_others(delay(true, 0.45, 1.0, 1)));
     assert!(is_others(delay(false, 1.9, 1.0, 1)));
     assert!(!is_others(delay(false, 1.9, 1.0, 20)));
+}
+
+/// `x=$(script)`, whose script runs a loop beside its pipeline.
+#[test]
+fn what_a_command_substitution_runs_beside_the_pipeline_is_other_load() {
+    let mut stages = chain(&[(0.5, 0.0, 0.0), (0.1, 0.0, 0.9)]);
+    for stage in &mut stages {
+        stage.process.parent = 21;
+        stage.ancestors = vec![21, 20];
+    }
+    let mut outer = busy(process(20, "bash", vec![reads(3, 9)]), 0.0, 0.0, 1.0);
+    outer.process.parent = 1000;
+    outer.children_ran_s = 2.0 * outer.counted_s;
+    let script = child_of(20, process(21, "bash", vec![writes(1, 9)]));
+    stages.extend([outer, frozen(script, on_child())]);
+    for stage in &mut stages {
+        stage.process.group = 900;
+    }
+    let findings = found_beside(stages, &[0.5, 0.0, 0.0, 0.0], &[0.0, 0.0], 1.0);
+    let delay = findings.into_iter().find_map(|finding| match finding {
+        Finding::Bottleneck(found) if found.stage.pid == 1 => found.delay,
+        _ => None,
+    });
+    assert!(matches!(delay, Some(Delay::Others { .. })), "{delay:?}");
 }
 
 /// Two of `xargs -P2 sh -c 'zcat $0 | wc'`.

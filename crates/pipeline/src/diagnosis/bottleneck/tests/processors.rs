@@ -73,7 +73,10 @@ fn of_other_processes_the_one_that_uses_most_is_named() {
     let wanders = user(52, &[90], "0-1");
     let foreign = user(53, &[90], "1");
     let stages = pids.iter().map(|pid| user(*pid, &[99], "1"));
-    observation.users = stages.chain([below, sibling, wanders, foreign]).collect();
+    // The server of tmux(1), which starts the stages.
+    let above = user(99, &[1], "1");
+    let others = [below, above, sibling, wanders, foreign];
+    observation.users = stages.chain(others).collect();
     // The one that is named, and whether the same program may have started it.
     let named = |observation: &Observation, asked: Option<i32>| {
         let observation = Observation {
@@ -292,6 +295,53 @@ fn only_stages_with_a_quota_are_said_to_lack_it() {
     let pids: Vec<i32> = stages.iter().map(|stage| stage.who.pid).collect();
     assert!(matches!(delay, Some(Delay::Quota(_))), "{delay:?}");
     assert_eq!(pids, [3]);
+}
+
+/// `out=$(xz -dc file | sort)` with a quota: the shell's children use it up, and it waits for what they print.
+#[test]
+fn shell_whose_children_use_up_a_quota_is_not_the_bottleneck() {
+    let mut stages = chain(&[(0.17, 0.3, 0.0), (0.13, 0.0, 0.35), (0.0, 0.0, 1.0)]);
+    (stages[0].shares.queued, stages[1].shares.queued) = (0.5, 0.5);
+    stages[2].children_ran_s = 0.3 * stages[2].counted_s;
+    for stage in &mut stages {
+        stage.quota = Some(Quota {
+            processors: 0.3,
+            throttled: 1.0,
+            stopped_s: 1.4,
+        });
+    }
+    let findings = found(stages);
+    let [Finding::PingPong { stages, delay }] = &findings[..] else {
+        panic!("{findings:?}");
+    };
+    assert!(matches!(delay, Some(Delay::Quota(_))), "{delay:?}");
+    assert_eq!(stages.len(), 2);
+}
+
+/// Other processes on both processors, each of which has a stage of its own.
+#[test]
+fn only_those_that_may_use_a_processor_wait_for_it() {
+    let named = |places: [&str; 2]| {
+        let mut stages = chain(&[(0.4, 0.1, 0.0), (0.4, 0.0, 0.1)]);
+        for (stage, place) in stages.iter_mut().zip(places) {
+            stage.shares.queued = 0.5;
+            stage.allowed = CpuList::parse(place);
+        }
+        let mut observation = observation(stages);
+        let usage = ProcessorUsage {
+            busy: 1.0,
+            ..ProcessorUsage::default()
+        };
+        observation.load = Load([(0, usage), (1, usage)].into());
+        let findings = bottlenecks(&observation, &BTreeSet::new());
+        let [Finding::PingPong { stages, delay }] = &findings[..] else {
+            panic!("{findings:?}");
+        };
+        assert!(matches!(delay, Some(Delay::Others { .. })), "{delay:?}");
+        stages.len()
+    };
+    assert_eq!(named(["0", "1"]), 1);
+    assert_eq!(named(["0-1", "0-1"]), 2);
 }
 
 #[test]

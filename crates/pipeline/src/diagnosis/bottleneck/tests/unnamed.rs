@@ -12,6 +12,35 @@ fn stages_that_wait_by_turns_are_not_blamed() {
 }
 
 /// A connection whose network is slow: who sends waits for room, and who receives for data.
+/// `python3 | wc`, which waits for its child ffmpeg, and has its errors.
+#[test]
+fn a_parent_does_nothing_besides_its_child_that_is_a_stage() {
+    let mut stages = chain(&[(0.5, 0.0, 0.0), (0.5, 0.0, 0.0)]);
+    stages[0].process.parent = 3;
+    stages[0].process.ends.extend([writes(2, 9)]);
+    let mut parent = frozen(process(3, "python3", vec![reads(3, 9)]), on_child());
+    parent.children = Some(Children {
+        names: vec!["s1".to_owned()],
+        awaited: vec![1],
+        shares: Shares {
+            runs: 0.5,
+            queued: 0.5,
+            ..Shares::default()
+        },
+        outside: BTreeMap::new(),
+        on: Vec::new(),
+        processors: 0.5,
+        are_short: false,
+    });
+    stages.push(parent);
+    let findings = found_beside(stages, &[0.5, 0.5, 0.0], &[0.01, 0.0], 1.0);
+    let [Finding::PingPong { stages, .. }] = &findings[..] else {
+        panic!("{findings:?}");
+    };
+    let pids: Vec<i32> = stages.iter().map(|stage| stage.who.pid).collect();
+    assert_eq!(pids, [1, 2]);
+}
+
 #[test]
 fn stages_that_wait_at_once_take_no_turns() {
     let found = |link: LinkId, room: f64, input: f64| {
@@ -31,7 +60,9 @@ fn stages_that_wait_at_once_take_no_turns() {
         match &findings[..] {
             [Finding::PingPong { .. }] => true,
             [Finding::Unclear { active, .. }] => {
-                let between = observation.slow_connection(active);
+                let stages = active.iter().map(|stage| observation.find(stage.who.pid));
+                let stages: Vec<&Observed> = stages.flatten().collect();
+                let between = observation.slow_connection(&stages);
                 let pids = between.map(|(writer, reader)| (writer.pid, reader.pid));
                 assert_eq!(pids, Some((1, 2)));
                 false
@@ -44,6 +75,30 @@ fn stages_that_wait_at_once_take_no_turns() {
     assert!(found(socket, 0.6, 0.5));
     // Never of a pipe.
     assert!(found(LinkId::pipe(7), 0.7, 0.6));
+}
+
+/// A client and its server, each of which waits for the other one's acknowledgement (TCP_NODELAY in tcp(7)).
+#[test]
+fn two_that_hardly_do_anything_but_wait_for_each_other_are_told() {
+    let found = |link: fn(u64) -> LinkId, share: f64| {
+        let both = [(1, "client", 7, 8), (2, "server", 8, 7)].map(|(pid, name, input, room)| {
+            let mut stage = process(pid, name, vec![reads(5, input), writes(5, room)]);
+            let mut ends: Vec<LinkFd> = stage.ends.iter().cloned().collect();
+            for end in &mut ends {
+                end.pipe = link(end.pipe.inode());
+            }
+            stage.ends = ends.into();
+            let mut stage = busy(stage, 1.0 - share, 0.0, share);
+            stage.on.retain(|on| on.side == LinkSide::Input);
+            stage
+        });
+        let observation = observation(both.into());
+        let findings = bottlenecks(&observation, &BTreeSet::new());
+        matches!(findings[..], [Finding::Unclear { .. }])
+    };
+    assert!(found(LinkId::socket, 0.98));
+    assert!(!found(LinkId::socket, 0.7));
+    assert!(!found(LinkId::pipe, 0.98));
 }
 
 /// Two filters that hold one lock by turns.
