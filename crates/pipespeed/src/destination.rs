@@ -235,7 +235,9 @@ impl Destination {
     /// Whether the file that was begun is still where it was.
     fn is_still(&self, begun: &File) -> bool {
         match &self.place {
-            DestinationKind::Regular(file) => file.is_still(begun),
+            DestinationKind::Regular(file) => {
+                file.is_still(begun) && !file.is_out_of_reach(begun, &self.path)
+            }
             _ => true,
         }
     }
@@ -274,6 +276,11 @@ impl Destination {
                 // The directory was removed, and may have been made anew; or the file has become
                 // a symbolic link.
                 Err(error) if is_elsewhere(&error) => {}
+                Ok(saved) if file.is_out_of_reach(&saved, &self.path) => {
+                    return Err(io::Error::other(
+                        "the directory's file system was unmounted, or another one is mounted over it",
+                    ));
+                }
                 outcome => return outcome,
             }
         }

@@ -6,7 +6,8 @@ use std::process::ExitCode;
 use crate::step::arguments;
 use clap::{Args, FromArgMatches};
 use pipespeed_base::failure::{
-    AlreadyReported, exit_code, full_message, require_stack, require_stdout, say, usage,
+    AlreadyReported, exit_code, full_message, require_memory, require_stack, require_stdout, say,
+    usage,
 };
 use pipespeed_base::output::{print, print_on_stderr};
 use pipespeed_base::size;
@@ -22,6 +23,12 @@ const MIN_STACK: u64 = if cfg!(debug_assertions) {
     128 << 10
 };
 
+/// The same for the options of `boost` alone.
+const MIN_BOOST_STACK: u64 = MIN_STACK / 2;
+
+/// Smallest address space: for the program itself and a few allocations.
+const MIN_ADDRESS_SPACE: u64 = 32 << 20;
+
 /// Parses the command line. Prints wrong usage in one line, like every error; clap
 /// prints help and version. Standard output must be open, unless only the command of `boost`
 /// would use it.
@@ -29,6 +36,13 @@ const MIN_STACK: u64 = if cfg!(debug_assertions) {
 /// # Errors
 /// The exit status to end with.
 pub fn parse(program: &'static str) -> Result<super::Cli, ExitCode> {
+    let is_boost = arguments().get(1).is_some_and(|word| word == "boost");
+    let stack = if is_boost { MIN_BOOST_STACK } else { MIN_STACK };
+    // A command that is not boosted is better than none.
+    let space = if is_boost { 0 } else { MIN_ADDRESS_SPACE };
+    require_stack(stack)
+        .and_then(|()| require_memory(space, 0))
+        .map_err(|error| exit_code(program, Err(failure(error))))?;
     let boost = boost();
     let prints = |args: &super::BoostArgs| args.pid.is_some() || args.proof.prove.is_some();
     if boost.as_ref().is_none_or(prints) {

@@ -7,9 +7,9 @@ use anyhow::anyhow;
 
 use crate::cli::CheckArgs;
 use crate::commands::files::SavedFiles;
-use crate::commands::{first_error, header};
+use crate::commands::{MIN_PRIVATE, first_error, header};
 use pipespeed_base::Named;
-use pipespeed_base::failure::{Interrupted, require_address_space, usage};
+use pipespeed_base::failure::{Interrupted, require_memory, usage};
 use pipespeed_base::interrupt::SignalFlag;
 use pipespeed_base::output::print;
 use pipespeed_explain::check::{self, CHECK_TIMEOUT, Check, CheckGroup, CheckRecord, Checked};
@@ -38,7 +38,7 @@ pub fn run(args: &CheckArgs) -> anyhow::Result<()> {
     if args.list {
         return print(report::check_list(&checks, style));
     }
-    require_address_space(MIN_ADDRESS_SPACE)?;
+    require_memory(MIN_ADDRESS_SPACE, MIN_PRIVATE)?;
     let files = SavedFiles::new([("--json", &args.json)])?;
     let start = Instant::now();
     let header = header(Kind::Check, Machine::read(None, None));

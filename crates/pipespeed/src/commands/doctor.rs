@@ -373,7 +373,7 @@ impl Doctor<'_> {
     }
 
     /// Reports on a command only if the same process is stuck for this long, or waits as long to write
-    /// what nobody reads. If a reader may go on by itself, the command is waited for all the same.
+    /// what nobody reads. If that may go on by itself, the command is waited for all the same.
     fn guard(&mut self, mut command: Started, limit: Duration) -> anyhow::Result<()> {
         let window = (limit / 4).clamp(MIN_WINDOW, MAX_WINDOW).min(limit);
         let (mut waiting, mut certain) = (Stuck::default(), Stuck::default());
@@ -418,7 +418,7 @@ impl Doctor<'_> {
                     return self.conclude(command, &observation, &findings);
                 }
                 reported = Some(self.report(&observation, &findings));
-                say("pipespeed: a reader may go on by itself: waiting for the command");
+                say("pipespeed: it may go on by itself: waiting for the command");
             }
         }
     }

@@ -36,7 +36,7 @@ use rustix::process::geteuid;
 use self::ends::Rules;
 use crate::cli::{Cli, Command, EndArgs};
 use crate::step::arguments;
-use pipespeed_base::failure::{Closed, Interrupted, full_message, say, usage};
+use pipespeed_base::failure::{Closed, Interrupted, full_message, require_memory, say, usage};
 use pipespeed_base::interrupt::Interrupt;
 use pipespeed_base::limits::check_descriptors;
 use pipespeed_base::process::{ProcessHandle, require_own_proc};
@@ -104,8 +104,14 @@ fn require_processes(proc: &Proc) -> anyhow::Result<()> {
 /// Files that doctor and top have open at a time to look at a pipeline of a few stages, or at many in turn.
 const MIN_DESCRIPTORS: usize = 24;
 
+/// What looks at hundreds of pipelines, and the names of the kernel's functions, take of the address space and of
+/// private memory, with some reserve: where memory is refused, a command that was started would be left alone.
+const MIN_ADDRESS_SPACE: u64 = 128 << 20;
+const MIN_PRIVATE: u64 = 32 << 20;
+
 /// Checks that processes can be watched.
 fn require_looks() -> anyhow::Result<()> {
+    require_memory(MIN_ADDRESS_SPACE, MIN_PRIVATE)?;
     let takes = || format!("looks at pipelines take {MIN_DESCRIPTORS} file descriptors");
     check_descriptors(MIN_DESCRIPTORS).with_context(takes)?;
     require_processes(&Proc::default())

@@ -14,9 +14,10 @@ use crate::cli::ProfileArgs;
 use crate::commands::child::{Started, start};
 use crate::commands::files::{RECORD, SavedFiles};
 use crate::commands::{
-    cases_fit, first_error, header, load, pipe_probe, place, require_processes, settle_pipe_size,
+    MIN_ADDRESS_SPACE, MIN_PRIVATE, cases_fit, first_error, header, load, pipe_probe, place,
+    require_processes, settle_pipe_size,
 };
-use pipespeed_base::failure::{require_address_space, say, usage};
+use pipespeed_base::failure::{require_memory, say, usage};
 use pipespeed_base::interrupt::Interrupt;
 use pipespeed_base::text::command_line;
 use pipespeed_base::text::in_short;
@@ -50,15 +51,12 @@ const TRIAL: Durations = Durations {
 const CASE_S: [f64; 2] = [2.0, 0.8];
 const PIPELINE_S: [f64; 2] = [10.0, 2.0];
 
-/// For the names of the kernel's functions.
-const MIN_ADDRESS_SPACE: u64 = 128 << 20;
-
 /// Profiles a case, the ladder or a pipeline.
 ///
 /// # Errors
 /// Wrong usage, sampling is refused, a trial failed, or a file can't be saved.
 pub fn run(args: &ProfileArgs) -> anyhow::Result<()> {
-    require_address_space(MIN_ADDRESS_SPACE)?;
+    require_memory(MIN_ADDRESS_SPACE, MIN_PRIVATE)?;
     let output = &args.output;
     let files = SavedFiles::new([
         ("--json", &output.json),

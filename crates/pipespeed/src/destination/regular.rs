@@ -191,6 +191,19 @@ impl Regular {
         Some(path_of(&self.directory).ok()?.join(&self.name))
     }
 
+    /// Whether this file, which was saved, can be found neither by `path` nor where the directory is now.
+    pub(super) fn is_out_of_reach(&self, saved: &File, path: &Path) -> bool {
+        let Ok(saved) = fstat(saved) else {
+            return false;
+        };
+        let is_missing = |path: &Path| match fs::metadata(path) {
+            Ok(found) => (found.dev(), found.ino()) != (saved.st_dev, saved.st_ino),
+            Err(error) => error.kind() == io::ErrorKind::NotFound,
+        };
+        let now = || path_of(&self.directory).map(|directory| directory.join(&self.name));
+        is_missing(path) && now().is_ok_and(|now| is_missing(&now))
+    }
+
     /// Whether a file of the directory has an attribute, as far as it can be known: that it is a
     /// mount point not before Linux 5.8.
     fn has_attribute(&self, name: impl Arg, attribute: StatxAttributes) -> bool {

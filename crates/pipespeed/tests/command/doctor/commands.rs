@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 use std::fs;
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -162,7 +162,7 @@ fn what_something_outside_may_end_is_not_killed() {
         ("timeout 1000 sh -c ': | cat 3>/dev/stdin'", "timeout(1)"),
         (
             "{ : | cat 3>/dev/stdin; } & for step in $(seq 5000); do sleep 0.1; done",
-            "a process that has started one of them goes on",
+            "a process that has started one of them",
         ),
     ] {
         let mut command = doctor("--time 0.3 --kill", script);
@@ -207,6 +207,27 @@ fn a_guarded_command_has_its_own_status_and_no_report() {
         outcome.assert_ended(code, "out\n");
         assert!(!outcome.err.contains("pipeline"), "{outcome:#?}");
     }
+}
+
+#[test]
+fn a_guarded_command_that_anybody_may_free_is_waited_for() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("fifo");
+    rustix::fs::mkfifoat(rustix::fs::CWD, &path, 0o600.into()).unwrap();
+    let script = format!("read line < {}; echo $line; exit 7", path.display());
+    let mut child = doctor("--if-stuck 1 --kill", &script)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut errors = BufReader::new(child.stderr.take().unwrap()).lines();
+    let waits = "pipespeed: it may go on by itself: waiting for the command";
+    assert!(errors.any(|line| line.unwrap() == waits));
+    std::fs::write(&path, "opened\n").unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(7), "{output:?}");
+    assert_eq!(output.stdout, b"opened\n");
 }
 
 #[test]

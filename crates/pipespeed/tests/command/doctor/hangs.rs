@@ -1,6 +1,7 @@
 //! Planted hangs are found and explained.
 
 use std::fs;
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::process::Command;
 
@@ -222,31 +223,43 @@ fn a_python_parent_and_its_child_are_explained() {
 }
 
 #[test]
-fn splice_that_holds_pipe_is_found_and_not_waited_for() {
+fn splice_that_holds_pipe_is_found_and_stuck_if_nobody_outside_can_help() {
     if !has_python("import os; os.splice") {
         return;
     }
     let (reader, writer) = pipe();
     let mut group = Group::default();
-    let mut splice = |input, stderr| {
-        let (socket, unread) = UnixStream::pair().unwrap();
+    let splice = |group: &mut Group, input, output: UnixStream, stderr| {
         let mut splicer = Command::new("python3");
         splicer.args(["-c", "import os\nwhile True: os.splice(0,1,1<<20)"]);
-        (
-            group.start(splicer, [input, Some(socket.into()), stderr]),
-            unread,
-        )
+        group.start(splicer, [input, Some(output.into()), stderr])
     };
     // It splices from another pipe, and has an end of this one.
     let (other_reader, other_writer) = pipe();
-    let copy = writer.as_ref().map(|writer| writer.try_clone().unwrap());
-    let (_, _unread) = splice(other_reader, copy);
-    let (pid, _unread_too) = splice(reader, None);
+    let copy = |end: &Option<OwnedFd>| end.as_ref().map(|end| end.try_clone().unwrap());
+    let (other_socket, other_peer) = UnixStream::pair().unwrap();
+    splice(&mut group, other_reader, other_socket, copy(&writer));
+    let (socket, peer) = UnixStream::pair().unwrap();
+    let copy_of_reader = copy(&reader);
+    let pid = splice(&mut group, reader, socket, None);
     group.add("yes", [None, other_writer, None]);
     group.add("yes", [None, writer, None]);
-    let holder = format!("STUCK: python3 (pid {pid}) splices and holds the lock of pipe");
-    let text = eventually(|| Some(group.stuck()).filter(|text| text.contains(&holder)));
-    assert!(text.is_some(), "{}", group.stuck());
+    let holds = format!("python3 (pid {pid}) splices and holds the lock of pipe");
+    let is_said = |group: &Group, words: &str| {
+        eventually(|| {
+            let text = group.examine("").unwrapped();
+            text.contains(words).then_some(())
+        })
+    };
+    // This test could read what is sent.
+    let went_on = is_said(&group, &holds);
+    assert!(went_on.is_some(), "{:#?}", group.examine(""));
+    assert!(!group.examine("").unwrapped().contains("STUCK"));
+    // Now only cat could, which waits for the pipe that is locked.
+    let ends = [copy_of_reader, Some(other_peer.into()), Some(peer.into())];
+    group.add("cat", ends);
+    let is_stuck = is_said(&group, &format!("STUCK: {holds}"));
+    assert!(is_stuck.is_some(), "{:#?}", group.examine(""));
 }
 
 /// reubeno/brush#1293: a shell writes a here-document into a pipe before it starts the program
@@ -291,7 +304,7 @@ fn server_that_keeps_output_of_its_starter_open_is_named() {
         &[
             "waits for input or its end",
             &words,
-            "WAITING FOR an end of file: ",
+            "WAITING FOR data or an end of file: ",
         ],
     );
 }
@@ -329,7 +342,7 @@ fn a_python_program_that_waits_for_ever_gets_its_verdict() {
         ),
         (
             "import subprocess as s; s.run('sleep 1000 & :', shell=True, stdout=-1, stderr=-1)",
-            "WAITING FOR an end of file: python3",
+            "WAITING FOR data or an end of file: python3",
             "── sleep (pid",
         ),
         (
@@ -377,7 +390,7 @@ fn a_python_program_that_waits_for_ever_gets_its_verdict() {
         (
             "import os, subprocess as s; m, t = os.openpty(); \
              s.Popen('sleep 1000 & :', shell=True, stdout=t); os.close(t); os.read(m, 1)",
-            "WAITING FOR an end of file: python3",
+            "WAITING FOR data or an end of file: python3",
             "terminal /dev/pts/",
         ),
     ] {

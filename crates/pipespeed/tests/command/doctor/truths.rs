@@ -1,6 +1,7 @@
 //! What doctor says of a stage, beside what is true of it: planted, or counted by the kernel.
 
 mod children;
+mod given;
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -360,6 +360,47 @@ fn a_full_disk_takes_a_record_in_a_longers_place() {
     assert_eq!(json(&record)["kind"], "check");
 }
 
+/// The command takes away what the record is to be saved in.
+#[test]
+fn a_record_whose_file_system_was_unmounted_is_not_said_to_be_saved() {
+    let directory = tempfile::tempdir().unwrap();
+    let here = directory.path().to_str().unwrap();
+    for (change, subcommand) in [
+        ("umount -l mounted", "doctor --time 0.2"),
+        ("mount -t tmpfs none mounted", "doctor --time 0.2"),
+        ("umount -l mounted", "top"),
+    ] {
+        let script = r#"
+            cd "$1" && mkdir -p mounted other && mount -t tmpfs none mounted || exit 99
+            export TMPDIR="$1/other"
+            exec "$0" $2 --json mounted/run.json -- "$3""#;
+        let changed = format!("sleep 1.1; {change}; sleep 1.2");
+        let args = [
+            here,
+            subcommand,
+            if subcommand == "top" {
+                &changed
+            } else {
+                change
+            },
+        ];
+        let Some(command) = conditions::in_mount_namespace(script, PIPESPEED, &args) else {
+            return;
+        };
+        let outcome = run_alone(command);
+        if subcommand == "top" {
+            let words = "mounted/run.json was removed or replaced";
+            assert!(outcome.err.contains(words), "{outcome:#?}");
+            continue;
+        }
+        assert!(outcome.err.contains("unmounted"), "{outcome:#?}");
+        assert_eq!(outcome.code, Some(2), "{outcome:#?}");
+        let saved = directory.path().join("other/pipespeed-run.json");
+        assert_eq!(json_file(&saved)["kind"], "doctor");
+        fs::remove_file(saved).unwrap();
+    }
+}
+
 #[test]
 fn descriptor_is_written_at_its_own_position_and_not_emptied() {
     let directory = tempfile::tempdir().unwrap();

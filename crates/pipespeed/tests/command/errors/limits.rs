@@ -116,6 +116,11 @@ fn too_little_address_space_or_stack_is_refused_with_limit() {
         64 << 20,
         "raise the limit (ulimit -v, now 65536)",
     );
+    let private = (
+        Resource::Data,
+        16 << 20,
+        "raise the limit (ulimit -d, now 16384)",
+    );
     let stack = (
         Resource::Stack,
         64 << 10,
@@ -131,6 +136,11 @@ fn too_little_address_space_or_stack_is_refused_with_limit() {
     for (args, (resource, bytes, words)) in [
         ("check", space),
         ("profile write_read --no-save", space),
+        ("profile write_read --no-save", private),
+        // It would be left alone by a program that is aborted.
+        ("top -- true", space),
+        ("doctor --if-stuck 1s -- true", space),
+        ("top -- true", private),
         ("check", stack),
         ("top --once", stack),
         ("doctor", stack),
@@ -140,7 +150,7 @@ fn too_little_address_space_or_stack_is_refused_with_limit() {
     ] {
         // Theirs have another meaning for 1.
         let code = match args {
-            "doctor" => 2,
+            "doctor" | "doctor --if-stuck 1s -- true" => 2,
             "meter /dev/null" => 16,
             _ => 1,
         };
@@ -338,6 +348,9 @@ fn standard_output_or_input_that_is_closed_is_handled() {
         closed(args, "1</dev/null").refused(2, &["standard output is open for reading only"]);
     }
     closed("check", "<&- 2>&-").succeeded();
+    // The report on a command goes to standard error.
+    let outcome = closed("doctor --time 0.2 -- true", "2>&-");
+    assert_eq!(outcome.code, Some(2), "{outcome:#?}");
     closed("read", "<&-").refused(2, &["standard input is closed"]);
     closed("meter -q", "<&-").refused(2, &["standard input", "closed"]);
     closed("compare - b", "0>/dev/null").refused(2, &["standard input: cannot be read: Bad file"]);

@@ -233,7 +233,7 @@ fn what_is_no_record_is_refused_with_the_way_out() {
 fn an_endless_file_is_refused() {
     let records = Records::new();
     for args in ["/dev/zero old.json", "old.json /dev/zero"] {
-        let words = ["/dev/zero: larger than 32MiB", "--json"];
+        let words = ["/dev/zero: larger than 256MiB", "--json"];
         records.compare(args).refused(2, &words);
     }
 }
