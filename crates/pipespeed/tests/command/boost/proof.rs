@@ -4,7 +4,7 @@ use std::io::Write;
 use std::os::unix::net::UnixListener;
 use std::process::{Command, Stdio};
 
-use rustix::process::{Signal, kill_process};
+use rustix::process::Signal;
 
 use super::{boost, raised_inputs, sidecar};
 use crate::common::conditions::{AsRoot, ForAll};
@@ -361,17 +361,16 @@ fn an_output_held_open_is_said_and_not_waited_for() {
     let held_by = record["held_by"].as_str().unwrap();
     assert!(held_by.starts_with("sleep (pid "), "{held_by}");
     assert_eq!(record["output"], "same");
-    let sample = &record["cases"][0]["samples"][0];
-    assert_eq!(sample["bytes"], 6);
-    // The time in which nothing came is not the command's.
-    assert!(sample["seconds"].as_f64().unwrap() < 0.9, "{record:#}");
-    // They are not ours.
-    let left = mark.processes();
-    assert_eq!(left.len(), 4, "{left:?}");
-    for (pid, line) in left {
-        assert_eq!(line, "sleep 1000 ");
-        kill_process(pid, Signal::KILL).unwrap();
-    }
+    let cases = record["cases"].as_array().unwrap();
+    let samples: Vec<_> = cases.iter().map(|case| &case["samples"][0]).collect();
+    assert!(samples.iter().all(|sample| sample["bytes"] == 6));
+    // The second in which nothing came is not the command's. On a busy machine one may take as long by itself.
+    let seconds = samples
+        .iter()
+        .filter_map(|sample| sample["seconds"].as_f64());
+    assert!(seconds.fold(f64::MAX, f64::min) < 1.0, "{record:#}");
+    // They are not ours, so they are left alone.
+    mark.only_left(&["sleep 1000"; 4]);
 }
 
 #[test]
