@@ -116,10 +116,12 @@ fn only_wakes(
         return None;
     }
     let pid = process.process.id.pid;
-    // Tokens that make(1) and those that it has started take and give back, as their children begin and end.
+    // Tokens that make(1) and those that it has started take and give back, as their children begin and end. Without
+    // a child it would have one to begin with.
     let [readers, writers] = ends(link);
     if process.handles(libc::SIGCHLD) && readers == writers && readers.contains(&pid) {
-        return Some(Outside::Event);
+        let children = process.children.as_ref();
+        return Some(children.map_or(Outside::Event, |_| Outside::Child));
     }
     match process.polled_beside.get(&link) {
         // With a timeout alone it may wait for a job, as by Queue.get() of Python's multiprocessing.
@@ -191,6 +193,7 @@ mod tests {
     use super::*;
     use crate::fixtures::{busy, child_of, frozen, on_input, on_room, process, reads, writes};
     use crate::proc::LinkFd;
+    use crate::sample::{Children, Shares};
 
     #[test]
     fn a_reader_of_a_full_pipe_waits_for_something_else() {
@@ -244,9 +247,14 @@ mod tests {
     /// programs write to a pipe of their own in signal handlers.
     #[test]
     fn who_can_only_be_woken_waits_for_an_event() {
-        let corrected = |or: Option<Outside>, signals: u64, ends: Vec<LinkFd>, both: &[i32]| {
+        let with = |children: Option<Children>,
+                    or: Option<Outside>,
+                    signals: u64,
+                    ends: Vec<LinkFd>,
+                    both: &[i32]| {
             let worker = child_of(1, process(2, "postgres", ends));
             let mut worker = frozen(worker, on_input(7));
+            worker.children = children;
             worker.polled_beside = or.into_iter().map(|or| (LinkId::pipe(7), or)).collect();
             worker.handled_signals = signals;
             let mut all = [worker];
@@ -258,6 +266,7 @@ mod tests {
             assert_eq!(worker.on.is_empty(), worker.shares.starved == 0.0);
             worker.outside
         };
+        let corrected = |or, signals, ends, both: &[i32]| with(None, or, signals, ends, both);
         let event = BTreeMap::from([(Outside::Event, 1.0)]);
         let (reader, own) = (vec![reads(3, 7)], vec![reads(3, 7), writes(4, 7)]);
         assert_eq!(
@@ -281,6 +290,19 @@ mod tests {
         // The tokens of make(1), which others have, too. Queue of Python's multiprocessing is such a pipe without the signal.
         let handles_ends = 1 << (libc::SIGCHLD - 1);
         assert_eq!(corrected(None, handles_ends, own.clone(), &[1, 2]), event);
+        let shell = Children {
+            names: vec!["sh".to_owned()],
+            awaited: Vec::new(),
+            shares: Shares::default(),
+            outside: BTreeMap::new(),
+            on: Vec::new(),
+            processors: 0.0,
+            are_short: false,
+        };
+        assert_eq!(
+            with(Some(shell), None, handles_ends, own.clone(), &[1, 2]),
+            BTreeMap::from([(Outside::Child, 1.0)])
+        );
         assert!(corrected(None, terminates, own, &[1, 2]).is_empty());
     }
 }
