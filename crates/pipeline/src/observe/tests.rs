@@ -118,9 +118,11 @@ fn a_deadlock_is_found_where_system_calls_are_hidden() {
     let proc = Proc::default().without_calls();
     let found = eventually(|| {
         let observation = group.observe(&proc, 50);
-        assert_eq!(observation.hidden_calls, 2);
         match diagnose(&observation).into_iter().next()? {
-            Finding::Deadlock(Deadlock { kind, members, .. }) => Some((kind, members.len())),
+            // A program that another test starts has the same pipes until its execve(2).
+            Finding::Deadlock(Deadlock { kind, members, .. }) if observation.hidden_calls == 2 => {
+                Some((kind, members.len()))
+            }
             _ => None,
         }
     });
