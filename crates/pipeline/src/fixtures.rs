@@ -120,6 +120,7 @@ pub fn frozen(process: Process, thread: ThreadState) -> Observed {
         arguments: None,
         is_asked: true,
         watches_others: false,
+        has_timers: false,
         starters: Vec::new(),
         runs_between: None,
         has_ended: false,

@@ -127,6 +127,9 @@ pub struct Observed {
     /// Whether it has a descriptor by which it learns of the files or processes of others; only if it stands still.
     #[serde(skip)]
     pub watches_others: bool,
+    /// Whether it has timers of timer_create(2); only if it stands still.
+    #[serde(skip)]
+    pub has_timers: bool,
     /// The signals that it handles, as a bit mask.
     pub handled_signals: u64,
     /// Its ancestors as far as they can be seen, the nearest first.

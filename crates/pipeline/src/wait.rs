@@ -50,6 +50,8 @@ named! {
         /// The lock of an address space, or of the mappings of a file, which every program takes that
         /// starts or ends.
         AddressSpace = "a lock of the address space",
+        /// For a process that decides about its system calls (seccomp_unotify(2)).
+        Supervisor = "a supervisor of its system calls",
     }
 }
 
@@ -90,6 +92,7 @@ pub fn asleep(function: &str) -> Option<Asleep> {
         "unlink_file_vma" | "unlink_file_vma_batch_process" | "vma_link" => Asleep::AddressSpace,
         "vma_link_file" | "vma_prepare" | "dup_mmap" | "exit_mmap" => Asleep::AddressSpace,
         "lock_mm_and_find_vma" | "madvise_lock" | "do_madvise" => Asleep::AddressSpace,
+        "seccomp_do_user_notification" | "__seccomp_filter" => Asleep::Supervisor,
         _ => return None,
     })
 }
@@ -146,7 +149,7 @@ impl Outside {
     pub(crate) fn or_timer(self) -> Self {
         match self {
             Outside::Socket => Outside::SocketOrTimer,
-            Outside::Event => Outside::EventOrTimer,
+            Outside::Event | Outside::Signal => Outside::EventOrTimer,
             Outside::Lock => Outside::LockOrTimer,
             other => other,
         }

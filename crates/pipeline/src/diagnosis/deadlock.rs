@@ -66,8 +66,8 @@ pub enum PossibleEnd {
     SignalHandler,
     /// timeout(1), as part of what was asked for.
     Timeout,
-    /// Another process that has started one of them, or was started by one, as part of what was asked for, and goes on.
-    Ancestor,
+    /// Another process that was asked for, and goes on, or has a timer.
+    OtherProcess,
     /// Anybody: who opens a FIFO, or continues a stopped process.
     Anybody,
 }
@@ -288,7 +288,13 @@ fn deadlock(
     let is_of_anybody = is_of_fifo
         || kind.may_be_ended_by_anybody()
         || helpers.flat_map(|pid| &waits[pid]).any(may_help);
-    let doubts = doubts(observation, waits, &observed, is_of_fifo, is_of_anybody);
+    let doubts = doubts(
+        observation,
+        &waits.keys().copied().collect(),
+        [&observed, &waiting],
+        is_of_fifo,
+        is_of_anybody,
+    );
     (!is_meant).then(|| Deadlock {
         kind,
         certainty: if doubts.is_empty() {
@@ -308,11 +314,11 @@ fn deadlock(
     })
 }
 
-/// What might end a deadlock of these processes.
+/// What might end a deadlock of these processes, for which others are waiting.
 fn doubts(
     observation: &Observation,
-    waits: &BTreeMap<i32, Vec<WaitReason>>,
-    observed: &[&Observed],
+    waits: &BTreeSet<i32>,
+    [observed, waiting]: [&[&Observed]; 2],
     is_of_fifo: bool,
     is_of_anybody: bool,
 ) -> Vec<PossibleEnd> {
@@ -321,16 +327,17 @@ fn doubts(
         || observed.iter().any(|process| process.unseen != Unseen::None)
         // Anybody may have opened it.
         || hides_any && is_of_fifo;
-    let requests = || REQUESTS.iter().copied().chain(REAL_TIME);
-    let may_handle = |process: &&Observed| requests().any(|signal| process.handles(signal));
+    let may_handle = |process: &&Observed| handles_requests(process);
     let is_limited = |process: &&Observed| has_timeout(observation, process);
+    let has_alarm =
+        |process: &&Observed| process.process.name != TIMEOUT && may_have_alarm(process);
     let doubts = [
         (PossibleEnd::HiddenProcess, is_hidden),
         (PossibleEnd::SignalHandler, observed.iter().any(may_handle)),
         (PossibleEnd::Timeout, observed.iter().any(is_limited)),
         (
-            PossibleEnd::Ancestor,
-            goes_on_above(observation, waits, observed),
+            PossibleEnd::OtherProcess,
+            goes_on_beside(observation, observed, waits) || waiting.iter().any(has_alarm),
         ),
         (PossibleEnd::Anybody, is_of_anybody),
     ];
@@ -380,38 +387,74 @@ fn has_timeout(observation: &Observation, observed: &Observed) -> bool {
     above.any(|process| process.is_asked && process.process.name == TIMEOUT)
 }
 
-/// Whether a process above these, as part of what was asked for, runs now and then or waits for a timer, or another one
-/// below it, or below one of these, sleeps: it may end them, as Python's subprocess.run() does after its `timeout`, and
-/// what a script has started as `(sleep 60; kill $job) &`. Not the shell of a terminal, which is not asked for.
-fn goes_on_above(
+/// Whether another process that was asked for goes on: it may end these, as what a script has started as
+/// `(sleep 60; kill $job) &`. In a survey only one above these, which is not asked for if it is the shell of a terminal,
+/// or one below such a process.
+pub(super) fn goes_on_beside(
     observation: &Observation,
-    waits: &BTreeMap<i32, Vec<WaitReason>>,
     members: &[&Observed],
+    waits: &BTreeSet<i32>,
 ) -> bool {
-    let of_members = members.iter().flat_map(|member| {
-        let own = std::iter::once(&member.process.id.pid);
-        own.chain(&member.ancestors)
-    });
-    let mut above = of_members.filter_map(|pid| observation.find(*pid));
-    let waits = |process: &Observed| waits.contains_key(&process.process.id.pid);
-    let sleeps = |process: &Observed| {
-        let sleeps = ThreadState::Waiting(BlockedOn::Outside(Outside::Timer));
-        process.threads.contains(&sleeps)
+    let related: BTreeSet<i32> = members
+        .iter()
+        .flat_map(|member| std::iter::once(&member.process.id.pid).chain(&member.ancestors))
+        .copied()
+        .filter(|pid| {
+            observation
+                .find(*pid)
+                .is_some_and(|process| process.is_asked)
+        })
+        .collect();
+    let is_related = |process: &Observed| {
+        let mut above = process
+            .ancestors
+            .iter()
+            .chain(std::iter::once(&process.process.id.pid));
+        !observation.is_survey || above.any(|pid| related.contains(pid))
     };
-    above.any(|process| {
-        let pid = process.process.id.pid;
-        let mut below = observation.living().filter(|other| other.is_below(pid));
-        let goes_on = !waits(process)
-            && (!process.is_frozen || process.threads.iter().any(ThreadState::may_time_out));
-        let goes_on = goes_on || below.any(|other| !waits(other) && sleeps(other));
-        process.is_asked && !process.has_ended && goes_on
-    })
+    let mut others = observation
+        .living()
+        .filter(|other| other.is_asked && !waits.contains(&other.process.id.pid));
+    others.any(|other| is_related(other) && may_act(observation, other))
+}
+
+/// Whether a process runs now and then, or what it waits for may come from outside, or after a time.
+fn may_act(observation: &Observation, process: &Observed) -> bool {
+    // A shell waits for the signal of a child's end.
+    let mut others = observation.living();
+    let has_children = others.any(|other| other.is_below(process.process.id.pid));
+    let may_come = |outside: &Outside| match outside {
+        Outside::Signal => !has_children || process.threads.len() > 1,
+        Outside::Socket
+        | Outside::SocketOrTimer
+        | Outside::Terminal
+        | Outside::FileLock
+        | Outside::FifoPeer
+        | Outside::Tracer
+        | Outside::Other => true,
+        _ => false,
+    };
+    let waits_for = |state: &ThreadState| match state {
+        ThreadState::Waiting(BlockedOn::Outside(outside)) => may_come(outside),
+        _ => false,
+    };
+    !process.is_frozen
+        || process.threads.iter().any(ThreadState::may_time_out)
+        || process.threads.iter().any(waits_for)
+        || may_have_alarm(process)
+}
+
+/// Whether a process handles a signal by which others ask a program to do something.
+pub(super) fn handles_requests(process: &Observed) -> bool {
+    let mut requests = REQUESTS.iter().copied().chain(REAL_TIME);
+    requests.any(|signal| process.handles(signal))
 }
 
 /// Whether a process may have set a timer, whose signal lets it send. Who handles SIGVTALRM too handles all
 /// signals that end a process, as sort(1) and programs in Go do.
 pub(super) fn may_have_alarm(observed: &Observed) -> bool {
-    observed.handles(libc::SIGALRM) && !observed.handles(libc::SIGVTALRM)
+    let has_handler = observed.handles(libc::SIGALRM) && !observed.handles(libc::SIGVTALRM);
+    has_handler || observed.has_timers
 }
 
 /// What a process waits for, if it did not run at all and all that could wake it is known.

@@ -62,7 +62,7 @@ pub fn observe(
 /// Notes that waits on links may end by a timeout of the socket, or by a timer.
 fn note_timeouts(proc: &Proc, observed: &mut Observed) {
     let pid = observed.process.id.pid;
-    let has_timers = proc.has_timers(pid);
+    observed.has_timers = proc.has_timers(pid);
     for state in &mut observed.threads {
         let ThreadState::Waiting(BlockedOn::Pipes { any_of, or }) = state else {
             continue;
@@ -74,7 +74,7 @@ fn note_timeouts(proc: &Proc, observed: &mut Observed) {
             };
             on.pipe.is_socket() && on.fd.is_some_and(|fd| has_timeout(pid, fd, timeout))
         };
-        if or.is_none() && (has_timers || any_of.iter().any(may_time_out)) {
+        if or.is_none() && (observed.has_timers || any_of.iter().any(may_time_out)) {
             *or = Some(Outside::Timer);
         }
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde::Serialize;
 
-use super::deadlock::{TIMEOUT, may_have_alarm};
+use super::deadlock::{TIMEOUT, goes_on_beside, may_have_alarm};
 use super::{Observed, Who};
 use crate::graph::{LinkSide, Node, STDIN, STDOUT};
 use crate::observe::Observation;
@@ -149,22 +149,24 @@ pub(super) fn find(observation: &Observation, tied: &BTreeSet<i32>) -> Vec<Unrea
         if !is_asked || readers.is_empty() || was_read || reads_later {
             continue;
         }
-        let awaits_server = readers
-            .iter()
-            .any(|reader| awaits_server(observation, reader, writer));
+        let awaits_server = readers.iter().any(|reader| awaits_server(reader, writer));
         let may_come = readers.iter().any(|process| is_next(process));
+        let members: Vec<&Observed> = readers.iter().copied().chain([writer]).collect();
+        let pids: BTreeSet<i32> = members.iter().map(|one| one.process.id.pid).collect();
         let readers: Vec<(&Observed, IdleReader)> = readers
             .into_iter()
             .map(|reader| (reader, idle_reader(observation, reader, writer, pipe.id)))
             .collect();
         let are_readers_idle = !observation.own_links.contains(&pipe.id)
             && !may_time_out(writer)
+            && !goes_on_beside(observation, &members, &pids)
             && readers
                 .iter()
                 .all(|(reader, idle)| is_idle(observation, reader, idle, writer));
-        let may_read = readers
-            .iter()
-            .any(|(reader, idle)| idle.may_read() && !child_waits_for(observation, reader, writer));
+        let may_read = readers.iter().any(|(reader, idle)| {
+            let has_started_writer = writer.is_below(reader.process.id.pid);
+            idle.may_read(has_started_writer) && !child_waits_for(observation, reader, writer)
+        });
         found.push(Unread {
             pipe: pipe.id,
             writer: writer.who(),
@@ -194,37 +196,15 @@ fn writes_only_to(process: &Observed, other: &Observed) -> bool {
     waits.all(|on| other.process.holds(on.pipe, LinkSide::Input))
 }
 
-/// Whether a reader waits at a socket for somebody else than the writer, as the client of a server that
-/// works on what it has read before; an event loop with such a connection may. Who has started the writer is
-/// expected to read what that writes.
-fn awaits_server(observation: &Observation, reader: &Observed, writer: &Observed) -> bool {
+/// Whether a reader waits at a connection for somebody else than the writer, as the client of a server that works on what
+/// it has read before. Who has started the writer is expected to read what that writes.
+fn awaits_server(reader: &Observed, writer: &Observed) -> bool {
     let is_at_server = |on: &OnLink| {
         on.pipe.is_socket()
             && on.share >= MIN_BUSY
             && !writer.process.holds(on.pipe, on.side.other())
     };
-    let is_outside = matches!(
-        reader.mainly(),
-        Some(Outside::Socket | Outside::SocketOrTimer)
-    );
-    let is_loop = matches!(
-        reader.mainly(),
-        Some(Outside::Event | Outside::EventOrTimer)
-    );
-    let mut ends = reader.process.ends.iter();
-    let mut is_connected = || {
-        ends.any(|end| {
-            let mut peers = observation.holders(end.pipe, LinkSide::Room);
-            end.pipe.is_socket()
-                && peers.any(|peer| {
-                    ![reader.process.id, writer.process.id].contains(&peer.process.id)
-                        && !peer.is_frozen
-                })
-        })
-    };
-    let is_client = is_loop && !reader.is_frozen && is_connected();
-    !writer.is_below(reader.process.id.pid)
-        && (is_outside || is_client || reader.on.iter().any(is_at_server))
+    !writer.is_below(reader.process.id.pid) && reader.on.iter().any(is_at_server)
 }
 
 /// Whether a reader is a client that gets answers from a server that is seen: it reads on after those to what it has read.
@@ -302,19 +282,28 @@ pub(super) fn descriptor(process: &Observed, link: LinkId, side: LinkSide) -> Op
 
 impl IdleReader {
     /// Whether what it waits for ends without the data that it leaves: a sleep, a person at the
-    /// terminal, a lock, a debugger, its children. Event loops wait with timeouts, too.
-    fn may_read(&self) -> bool {
-        let ends_by_itself = matches!(
-            self.waits_for,
+    /// terminal, a lock, a debugger, its children. Event loops wait with timeouts, too: those of a process that has
+    /// started the writer may have forgotten its output, and others pause.
+    fn may_read(&self, has_started_writer: bool) -> bool {
+        let ends_by_itself = match self.waits_for {
             Some(
                 Outside::Timer
-                    | Outside::Terminal
-                    | Outside::FileLock
-                    | Outside::Frozen
-                    | Outside::FifoPeer
-                    | Outside::Tracer
-            )
-        );
+                | Outside::Terminal
+                | Outside::FileLock
+                | Outside::Frozen
+                | Outside::FifoPeer
+                | Outside::Tracer,
+            ) => true,
+            Some(
+                Outside::Event
+                | Outside::EventOrTimer
+                | Outside::LockOrTimer
+                | Outside::Socket
+                | Outside::SocketOrTimer
+                | Outside::Signal,
+            ) => !has_started_writer,
+            _ => false,
+        };
         self.child.is_none() && (self.children.is_some() || ends_by_itself)
     }
 }

@@ -74,7 +74,8 @@ pub(crate) fn leave_wakes(
         known.entry(link).or_insert_with(sides).clone()
     };
     for process in processes {
-        let may_be_woken = process.handles_signals() || process.threads.len() > 1;
+        let may_be_woken =
+            process.handles_signals() || process.threads.len() > 1 || process.has_ended;
         if !may_be_woken && process.polled_beside.is_empty() {
             continue;
         }
@@ -118,9 +119,17 @@ fn only_wakes(
     let pid = process.process.id.pid;
     // Tokens that make(1) and those that it has started take and give back, as their children begin and end. Without
     // a child it would have one to begin with.
-    let [readers, writers] = ends(link);
-    if process.handles(libc::SIGCHLD) && readers == writers && readers.contains(&pid) {
-        let children = process.children.as_ref();
+    let [mut readers, mut writers] = ends(link);
+    let children = process.children.as_ref();
+    // Of one that has ended neither its signals nor its ends are known any more.
+    let mut handles_ends = process.handles(libc::SIGCHLD);
+    if process.has_ended {
+        let had = |side| process.process.holds(link, side).then_some(pid);
+        readers.extend(had(LinkSide::Input));
+        writers.extend(had(LinkSide::Room));
+        handles_ends = children.is_some();
+    }
+    if handles_ends && readers == writers && readers.contains(&pid) {
         return Some(children.map_or(Outside::Event, |_| Outside::Child));
     }
     match process.polled_beside.get(&link) {
@@ -247,26 +256,26 @@ mod tests {
     /// programs write to a pipe of their own in signal handlers.
     #[test]
     fn who_can_only_be_woken_waits_for_an_event() {
-        let with = |children: Option<Children>,
-                    or: Option<Outside>,
-                    signals: u64,
-                    ends: Vec<LinkFd>,
-                    both: &[i32]| {
+        let make = |children, or: Option<Outside>, signals: u64, ends: Vec<LinkFd>| {
             let worker = child_of(1, process(2, "postgres", ends));
             let mut worker = frozen(worker, on_input(7));
             worker.children = children;
             worker.polled_beside = or.into_iter().map(|or| (LinkId::pipe(7), or)).collect();
             worker.handled_signals = signals;
+            worker
+        };
+        let told = |worker: Observed, both: &[i32]| {
+            let is_there = !worker.has_ended;
             let mut all = [worker];
             leave_wakes(&mut all, |_, side| {
-                let reader = (side == LinkSide::Input).then_some(2);
+                let reader = (side == LinkSide::Input && is_there).then_some(2);
                 reader.into_iter().chain(both.iter().copied()).collect()
             });
             let [worker] = all;
             assert_eq!(worker.on.is_empty(), worker.shares.starved == 0.0);
             worker.outside
         };
-        let corrected = |or, signals, ends, both: &[i32]| with(None, or, signals, ends, both);
+        let corrected = |or, signals, ends, both: &[i32]| told(make(None, or, signals, ends), both);
         let event = BTreeMap::from([(Outside::Event, 1.0)]);
         let (reader, own) = (vec![reads(3, 7)], vec![reads(3, 7), writes(4, 7)]);
         assert_eq!(
@@ -299,10 +308,17 @@ mod tests {
             processors: 0.0,
             are_short: false,
         };
-        assert_eq!(
-            with(Some(shell), None, handles_ends, own.clone(), &[1, 2]),
-            BTreeMap::from([(Outside::Child, 1.0)])
-        );
+        let child = BTreeMap::from([(Outside::Child, 1.0)]);
+        for has_ended in [false, true] {
+            // Then nobody has its ends any more.
+            let both: &[i32] = if has_ended { &[] } else { &[1, 2] };
+            let mut make = make(Some(shell.clone()), None, handles_ends, own.clone());
+            make.has_ended = has_ended;
+            if has_ended {
+                make.handled_signals = 0;
+            }
+            assert_eq!(told(make, both), child, "{has_ended}");
+        }
         assert!(corrected(None, terminates, own, &[1, 2]).is_empty());
     }
 }

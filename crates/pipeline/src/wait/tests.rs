@@ -161,6 +161,26 @@ fn poll_names_all_its_pipes_and_whatever_else_ends_it() {
     files.waits(BlockedOn::Outside(Outside::Other));
 }
 
+/// As the workers of PostgreSQL in pg_sleep().
+#[test]
+fn a_signal_with_a_timeout_is_no_wait_for_a_signal_alone() {
+    let files = Files::new("poll_schedule_timeout");
+    let entry = [10_i32.to_ne_bytes(), [1, 0, 0, 0]].concat();
+    files.file("mem", &[[0; 8].as_slice(), &entry].concat());
+    for (timeout, waits) in [(0, Outside::Signal), (8, Outside::EventOrTimer)] {
+        files.call(libc::SYS_ppoll, [8, 1, timeout, 0, 0, 0]);
+        files.waits(BlockedOn::Outside(waits));
+    }
+}
+
+/// A read that a supervisor of system calls decides about is none of the pipe's.
+#[test]
+fn a_call_before_its_supervisor_waits_for_anything() {
+    let files = Files::new("seccomp_do_user_notification.isra.0");
+    files.call(libc::SYS_read, [3, 8, 1, 0, 0, 0]);
+    files.waits(BlockedOn::Outside(Outside::Other));
+}
+
 #[test]
 fn poll_for_input_at_write_end_waits_for_its_errors() {
     let mut list = [0; 16];

@@ -29,7 +29,9 @@ impl Thread<'_> {
             (Some(Asleep::Futex), None) => BlockedOn::Outside(Outside::Lock),
             (Some(Asleep::KernelLock), Some(call)) => self.on_lock(call),
             // In whatever call it is.
-            (Some(Asleep::AddressSpace), _) => BlockedOn::Outside(Outside::Other),
+            (Some(Asleep::AddressSpace | Asleep::Supervisor), _) => {
+                BlockedOn::Outside(Outside::Other)
+            }
             // A function that is not known, or may not be seen.
             (None, Some(call)) if call.is_on_pipe(self.files, LinkSide::Input) => {
                 self.on_pipe(LinkSide::Input, Some(call))

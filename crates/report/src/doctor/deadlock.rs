@@ -54,8 +54,8 @@ pub(super) fn deadlock_text(
             }
             PossibleEnd::SignalHandler => "a signal handler of one of them may read or write",
             PossibleEnd::Timeout => "timeout(1) may end one of them",
-            PossibleEnd::Ancestor => {
-                "a process that has started one of them, or was started by it, goes on, and may end it"
+            PossibleEnd::OtherProcess => {
+                "another process goes on, or has a timer, and may end one of them"
             }
             PossibleEnd::Anybody => "a program or a person from outside may end this",
         });

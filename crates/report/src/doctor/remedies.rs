@@ -102,13 +102,10 @@ fn ignore(language: Language, fd: Option<i32>) -> Option<&'static str> {
 
 /// The remedy for what lies unread.
 pub(super) fn unread(observation: &Observation, unread: &Unread) -> String {
-    let by_hand = by_hand(unread);
     if unread.may_be_read {
-        return format!(
-            "Until one of them reads, {} waits. {by_hand}",
-            full(&unread.writer)
-        );
+        return format!("Until one of them reads, {} waits.", full(&unread.writer));
     }
+    let by_hand = by_hand(unread);
     let Some(reader) = unread.readers.first() else {
         return String::new();
     };

@@ -131,7 +131,7 @@ fn only_who_started_the_writer_can_choose_its_streams() {
                 or: None,
             });
         }
-        let mut node = frozen(node, waiting(Outside::Event));
+        let mut node = frozen(node, waiting(Outside::Lock));
         node.language = Language::JavaScript;
         screen(vec![frozen(cat, waits), node], |_| {}).replace("\n  ", " ")
     };
@@ -153,7 +153,8 @@ fn who_waits_with_a_timeout_may_read_on_by_itself() {
         (Outside::EventOrTimer, true),
         (Outside::LockOrTimer, true),
     ] {
-        let yes = frozen(process(41, "yes", vec![writes(1, 7)]), on_room(7));
+        let yes = child_of(42, process(41, "yes", vec![writes(1, 7)]));
+        let yes = frozen(yes, on_room(7));
         let node = frozen(process(42, "node", vec![reads(3, 7)]), waiting(what));
         let text = screen(vec![yes, node], |_| {});
         let text = text.split_whitespace().join(" ");
@@ -181,7 +182,7 @@ fn what_nobody_reads_may_be_read_by_a_hidden_process() {
         frozen(process(41, "yes", vec![writes(1, 7)]), on_room(7)),
         frozen(
             process(42, "node", vec![reads(3, 7)]),
-            waiting(Outside::Event),
+            waiting(Outside::Lock),
         ),
     ];
     let text = screen(stages, |observation| observation.hidden = 31);

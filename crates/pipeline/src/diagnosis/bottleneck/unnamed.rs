@@ -249,18 +249,43 @@ impl Observation {
     }
 }
 
+/// Two stages of which one waits for what the other one answers while that works on it, and the other way round.
+fn answering_pair<'a>(stages: &[&'a Observed]) -> Option<[&'a Observed; 2]> {
+    /// A pair is at work for at least this share of the time, and both at once for no more than what is left.
+    const MIN_TOGETHER: f64 = 0.8;
+    let waits_for = |one: &Observed, other: &Observed| {
+        let inputs = one.on.iter().filter(|on| on.side == LinkSide::Input);
+        let from_other = inputs.filter(|on| other.process.holds(on.pipe, LinkSide::Room));
+        from_other.map(|on| on.share).fold(0.0, f64::max)
+    };
+    stages.iter().enumerate().find_map(|(nth, one)| {
+        let mut others = stages[nth + 1..].iter();
+        let other = others.find(|other| {
+            let waits = [waits_for(one, other), waits_for(other, one)];
+            let sum: f64 = waits.iter().sum();
+            let together = one.shares.runs + other.shares.runs;
+            waits.iter().all(|share| *share >= MIN_HELD_UP)
+                && (MIN_TOGETHER..2.0 - MIN_TOGETHER).contains(&sum)
+                && together >= MIN_TOGETHER
+        })?;
+        Some([*one, *other])
+    })
+}
+
 /// Two or more stages that wait for each other by turns: one waits for room and one for input, both
-/// for a while. Or processors are lacking, so that all take turns with them.
+/// for a while, or each for the other's answer. Or processors are lacking, so that all take turns with them.
 fn turns(observation: &Observation, stages: &[&Observed]) -> Option<Finding> {
     let waits = |side| {
         let on = stages.iter().flat_map(|stage| &stage.on);
         on.filter(move |on| on.side == side && on.share >= MIN_TURNS)
     };
     // A writer whose reader has another input first takes no turns with it.
-    let take_turns = waits(LinkSide::Room).any(|room| {
+    let by_one_pipe = waits(LinkSide::Room).any(|room| {
         let mut inputs = waits(LinkSide::Input).filter(|input| input.pipe == room.pipe);
         inputs.any(|input| !wait_at_once(room, input))
     });
+    let pair = answering_pair(stages);
+    let take_turns = by_one_pipe || pair.is_some();
     let is_still = stages.iter().all(|stage| stage.is_frozen);
     // Shells wait for what their children do.
     let waits_outside = stages.iter().any(|stage| {
@@ -292,7 +317,8 @@ fn turns(observation: &Observation, stages: &[&Observed]) -> Option<Finding> {
     });
     let mostly_queued: Vec<&&Observed> = mostly_queued.copied().collect();
     let named: Vec<&&Observed> = match (&delay, mostly_queued.len()) {
-        (None, _) => stages.iter().collect(),
+        (None, _) if by_one_pipe => stages.iter().collect(),
+        (None, _) => pair.iter().flatten().collect(),
         // Others are not in its control group.
         (Some(Delay::Quota(quota)), _) => queued
             .into_iter()

@@ -315,11 +315,11 @@ fn what_has_started_them_may_end_them() {
     };
     let above = |thread: ThreadState| frozen(process(9, "above", vec![reads(7, 3)]), thread);
     let with_timeout = above(on_outside(Outside::Timer));
-    assert_eq!(doubts(with_timeout), [PossibleEnd::Ancestor]);
+    assert_eq!(doubts(with_timeout), [PossibleEnd::OtherProcess]);
     assert_eq!(doubts(above(on_outside(Outside::Event))), []);
     let mut runs = above(on_outside(Outside::Event));
     runs.is_frozen = false;
-    assert_eq!(doubts(runs.clone()), [PossibleEnd::Ancestor]);
+    assert_eq!(doubts(runs.clone()), [PossibleEnd::OtherProcess]);
     runs.is_asked = false;
     assert_eq!(doubts(runs), []);
     // `(sleep 6; kill $job) & wait $job`
@@ -331,13 +331,13 @@ fn what_has_started_them_may_end_them() {
     };
     let sleep = |waits: ThreadState| frozen(child_of(9, process(12, "sleep", vec![])), waits);
     let timed = sleep(on_outside(Outside::Timer));
-    assert_eq!(script(timed), [PossibleEnd::Ancestor]);
+    assert_eq!(script(timed), [PossibleEnd::OtherProcess]);
     assert_eq!(script(sleep(on_outside(Outside::Event))), []);
     let mut own = pair(on_room(1), on_room(2));
     let below = child_of(11, process(12, "sh", vec![]));
     own.push(frozen(below, on_outside(Outside::Timer)));
     let found = deadlocks(&observation(own)).remove(0);
-    assert_eq!(found.doubts, [PossibleEnd::Ancestor]);
+    assert_eq!(found.doubts, [PossibleEnd::OtherProcess]);
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::{MIN_BUSY, Observed, TIMEOUT, line_below};
+use crate::diagnosis::deadlock::handles_requests;
 use crate::graph::LinkSide;
 use crate::observe::Observation;
 use crate::proc::{Language, LinkId};
@@ -75,6 +76,7 @@ pub(super) fn may_be_woken(
     let has_handler = process.handles(libc::SIGCHLD) && !is_runtime && !is_shell;
     process.threads.iter().any(wakes)
         || process.process.others.has_uring
+        || handles_requests(process) && !is_runtime && !is_shell
         || has_handler
             && children
                 .iter()

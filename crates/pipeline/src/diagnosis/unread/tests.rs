@@ -4,7 +4,7 @@ use crate::fixtures::{
     writes,
 };
 use crate::observe::FillChange;
-use crate::proc::{Io, Language, LinkFd};
+use crate::proc::{Io, Language};
 use crate::wait::LinkWait;
 
 fn found(processes: Vec<Observed>) -> Vec<Unread> {
@@ -166,7 +166,9 @@ fn a_client_reads_on_once_its_server_answers_but_a_parent_need_not() {
         (at_server(), true),
         (on_outside(Outside::Socket), true),
         (on_outside(Outside::Tracer), true),
-        (on_outside(Outside::Event), false),
+        (on_outside(Outside::Event), true),
+        (on_outside(Outside::EventOrTimer), true),
+        (on_outside(Outside::Lock), false),
     ];
     for (wait, may_be_read) in waits {
         let mut stranger = blocked();
@@ -182,38 +184,6 @@ fn a_client_reads_on_once_its_server_answers_but_a_parent_need_not() {
         let by_itself = wait == on_outside(Outside::Tracer);
         assert_eq!(unread.may_be_read, by_itself, "{wait:?}");
     }
-}
-
-/// `seq 1000000 | node client.js`, whose requests are in one epoll with much else.
-#[test]
-fn an_event_loop_connected_to_a_server_that_works_may_read_on() {
-    let connection = |fd| LinkFd {
-        pipe: LinkId::Socket { inode: 9 },
-        writes: true,
-        ..reads(fd, 9)
-    };
-    let may_be_read = |is_loop_frozen, is_server_frozen| {
-        let mut stranger = blocked();
-        stranger.process.parent = 1000;
-        stranger.ancestors.clear();
-        let mut node = frozen(
-            process(2, "node", vec![reads(0, 7), connection(20)]),
-            on_outside(Outside::Event),
-        );
-        node.is_frozen = is_loop_frozen;
-        let mut server = frozen(
-            process(3, "server", vec![connection(5)]),
-            on_outside(Outside::Timer),
-        );
-        server.is_frozen = is_server_frozen;
-        let [unread] = &found(vec![stranger, node, server])[..] else {
-            panic!();
-        };
-        unread.may_be_read
-    };
-    assert!(may_be_read(false, false));
-    assert!(!may_be_read(true, false));
-    assert!(!may_be_read(false, true));
 }
 
 #[test]
@@ -505,12 +475,17 @@ fn whoever_may_be_woken_from_outside_is_not_said_to_do_nothing() {
         ..process
     };
     for (writer, is_idle) in [(handles(blocked()), false), (blocked(), true)] {
-        let sleep = child_of(1, process(3, "sleep", Vec::new()));
-        let sleep = frozen(sleep, on_outside(Outside::Timer));
-        let [unread] = &found(vec![writer, idle(), sleep])[..] else {
-            panic!();
+        let other = child_of(1, process(3, "node", Vec::new()));
+        let beside = |thread: ThreadState| {
+            let other = frozen(other.clone(), thread);
+            let [unread] = &found(vec![writer.clone(), idle(), other])[..] else {
+                panic!();
+            };
+            unread.are_readers_idle
         };
-        assert_eq!(unread.are_readers_idle, is_idle);
+        assert_eq!(beside(on_outside(Outside::Event)), is_idle);
+        // One that sleeps may end them.
+        assert!(!beside(on_outside(Outside::Timer)));
     }
     let mut in_ring = blocked();
     in_ring.process.others.has_uring = true;

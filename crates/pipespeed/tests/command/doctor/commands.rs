@@ -153,7 +153,7 @@ fn a_stuck_command_is_left_alone_without_kill() {
     assert!(mark.processes().iter().any(|(_, line)| is_cat(line)));
 }
 
-/// Anybody may open a FIFO, or continue what is stopped; timeout(1) and a script that goes on may end it.
+/// Anybody may open a FIFO, or continue what is stopped; timeout(1), and a process that goes on beside it, may end it.
 #[test]
 fn what_something_outside_may_end_is_not_killed() {
     for (script, words) in [
@@ -162,7 +162,16 @@ fn what_something_outside_may_end_is_not_killed() {
         ("timeout 1000 sh -c ': | cat 3>/dev/stdin'", "timeout(1)"),
         (
             "{ : | cat 3>/dev/stdin; } & for step in $(seq 5000); do sleep 0.1; done",
-            "a process that has started one of them",
+            "another process goes on",
+        ),
+        // A watchdog whose starter has gone, and one that may have called alarm(2).
+        (
+            "setsid -f sleep 1000; : | cat 3>/dev/stdin",
+            "another process goes on",
+        ),
+        (
+            "trap : ALRM; sh -c ': | cat 3>/dev/stdin'; :",
+            "another process goes on, or has a timer",
         ),
     ] {
         let mut command = doctor("--time 0.3 --kill", script);

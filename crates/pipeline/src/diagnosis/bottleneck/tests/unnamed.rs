@@ -41,6 +41,37 @@ fn a_parent_does_nothing_besides_its_child_that_is_a_stage() {
     assert_eq!(pids, [1, 2]);
 }
 
+/// A client and a server by two pipes, and `cat` after the client.
+#[test]
+fn two_that_answer_each_other_take_turns() {
+    let found = |client: f64, server: f64| {
+        let talks = |pid, reads_from, writes_to, runs: f64| {
+            let mut ends = vec![reads(3, reads_from), writes(4, writes_to)];
+            if pid == 1 {
+                ends.push(writes(1, 3));
+            }
+            busy(process(pid, "python3", ends), runs, 0.0, 1.0 - runs)
+        };
+        let cat = busy(process(3, "cat", vec![reads(0, 3)]), 0.01, 0.0, 0.99);
+        found(vec![talks(1, 1, 2, client), talks(2, 2, 1, server), cat])
+    };
+    let findings = found(0.5, 0.49);
+    let [
+        Finding::PingPong {
+            stages,
+            delay: None,
+        },
+    ] = &findings[..]
+    else {
+        panic!("{findings:?}");
+    };
+    let pids: Vec<i32> = stages.iter().map(|stage| stage.who.pid).collect();
+    assert_eq!(pids, [1, 2]);
+    // A person at the client takes most of the time.
+    let takes_turns = |finding: &Finding| matches!(finding, Finding::PingPong { .. });
+    assert!(!found(0.1, 0.1).iter().any(takes_turns));
+}
+
 #[test]
 fn stages_that_wait_at_once_take_no_turns() {
     let found = |link: LinkId, room: f64, input: f64| {
