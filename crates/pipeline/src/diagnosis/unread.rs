@@ -149,35 +149,46 @@ pub(super) fn find(observation: &Observation, tied: &BTreeSet<i32>) -> Vec<Unrea
         if !is_asked || readers.is_empty() || was_read || reads_later {
             continue;
         }
-        let awaits_server = readers.iter().any(|reader| awaits_server(reader, writer));
         let may_come = readers.iter().any(|process| is_next(process));
-        let members: Vec<&Observed> = readers.iter().copied().chain([writer]).collect();
-        let pids: BTreeSet<i32> = members.iter().map(|one| one.process.id.pid).collect();
-        let readers: Vec<(&Observed, IdleReader)> = readers
-            .into_iter()
-            .map(|reader| (reader, idle_reader(observation, reader, writer, pipe.id)))
-            .collect();
-        let are_readers_idle = !observation.own_links.contains(&pipe.id)
-            && !may_time_out(writer)
-            && !goes_on_beside(observation, &members, &pids)
-            && readers
-                .iter()
-                .all(|(reader, idle)| is_idle(observation, reader, idle, writer));
-        let may_read = readers.iter().any(|(reader, idle)| {
-            let has_started_writer = writer.is_below(reader.process.id.pid);
-            idle.may_read(has_started_writer) && !child_waits_for(observation, reader, writer)
-        });
-        found.push(Unread {
-            pipe: pipe.id,
-            writer: writer.who(),
-            fd: descriptor(writer, pipe.id, LinkSide::Room),
-            may_be_read: awaits_server || may_come || may_read,
-            are_readers_idle,
-            has_lasted: false,
-            readers: readers.into_iter().map(|(_, idle)| idle).collect(),
-        });
+        found.push(unread(observation, pipe.id, writer, &readers, may_come));
     }
     found
+}
+
+/// A link that these readers leave full. One of them `may_come` to it after what it reads now.
+fn unread(
+    observation: &Observation,
+    link: LinkId,
+    writer: &Observed,
+    readers: &[&Observed],
+    may_come: bool,
+) -> Unread {
+    let awaits_server = readers.iter().any(|reader| awaits_server(reader, writer));
+    let members: Vec<&Observed> = readers.iter().copied().chain([writer]).collect();
+    let pids: BTreeSet<i32> = members.iter().map(|one| one.process.id.pid).collect();
+    let readers: Vec<(&Observed, IdleReader)> = readers
+        .iter()
+        .map(|reader| (*reader, idle_reader(observation, reader, writer, link)))
+        .collect();
+    let are_readers_idle = !observation.own_links.contains(&link)
+        && !may_time_out(writer)
+        && !goes_on_beside(observation, &members, &pids)
+        && readers
+            .iter()
+            .all(|(reader, idle)| is_idle(observation, reader, idle, writer));
+    let may_read = readers.iter().any(|(reader, idle)| {
+        let has_started_writer = writer.is_below(reader.process.id.pid);
+        idle.may_read(has_started_writer) && !child_waits_for(observation, reader, writer)
+    });
+    Unread {
+        pipe: link,
+        writer: writer.who(),
+        fd: descriptor(writer, link, LinkSide::Room),
+        may_be_read: awaits_server || may_come || may_read,
+        are_readers_idle,
+        has_lasted: false,
+        readers: readers.into_iter().map(|(_, idle)| idle).collect(),
+    }
 }
 
 /// Leaves out timeout(1), which has its command's descriptors and uses none.
