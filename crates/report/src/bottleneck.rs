@@ -298,14 +298,15 @@ fn state(
 
 /// The sentences about stages of which none stands out since processors are lacking.
 pub(super) fn describe_lack(names: Vec<String>, is_one: bool, delay: &Delay) -> String {
+    let names = list(names);
+    // One alone may well be the bottleneck.
     let waits = if is_one {
-        "waits for a processor"
+        format!("{names} waits for a processor")
     } else {
-        "wait for processors"
+        format!("No stage stands out as the bottleneck: {names} wait for processors")
     };
     format!(
-        "No stage stands out as the bottleneck: {} {waits}. More processor time helps: {}.",
-        list(names),
+        "{waits}. More processor time helps: {}.",
         describe_delay(delay, is_one)
     )
 }

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
+use super::unread::waits_outside;
 use super::{Certainty, Observed, Who};
 use crate::graph::{LinkSide, Unseen};
 use crate::observe::Observation;
@@ -412,35 +413,52 @@ pub(super) fn goes_on_beside(
             .chain(std::iter::once(&process.process.id.pid));
         !observation.is_survey || above.any(|pid| related.contains(pid))
     };
+    let is_above = |process: &Observed| {
+        let mut members = members.iter();
+        members.any(|member| member.is_below(process.process.id.pid))
+    };
+    let is_member = |process: &Observed| {
+        let mut members = members.iter();
+        members.any(|member| member.process.id == process.process.id)
+    };
+    let is_known = |process: &Observed| {
+        waits.contains(&process.process.id.pid) && !process.threads.iter().any(anybody_may_wake)
+    };
     let mut others = observation
         .living()
-        .filter(|other| other.is_asked && !waits.contains(&other.process.id.pid));
-    others.any(|other| is_related(other) && may_act(observation, other))
+        .filter(|other| other.is_asked && !is_member(other) && !is_known(other));
+    others.any(|other| is_related(other) && may_act(observation, other, is_above(other)))
 }
 
-/// Whether a process runs now and then, or what it waits for may come from outside, or after a time.
-fn may_act(observation: &Observation, process: &Observed) -> bool {
+/// Whether anybody may end what a thread waits for: by opening a FIFO, or by SIGCONT.
+fn anybody_may_wake(state: &ThreadState) -> bool {
+    matches!(
+        state,
+        ThreadState::Waiting(BlockedOn::FifoPeer { .. }) | ThreadState::Stopped
+    )
+}
+
+/// Whether a process runs now and then, or what it waits for may come from outside, or after a time. One above those
+/// that are stuck waits for the event of their end, or for a thread that does.
+fn may_act(observation: &Observation, process: &Observed, is_above: bool) -> bool {
     // A shell waits for the signal of a child's end.
     let mut others = observation.living();
     let has_children = others.any(|other| other.is_below(process.process.id.pid));
-    let may_come = |outside: &Outside| match outside {
+    let may_come = |outside: Outside| match outside {
+        Outside::Child => false,
         Outside::Signal => !has_children || process.threads.len() > 1,
-        Outside::Socket
-        | Outside::SocketOrTimer
-        | Outside::Terminal
-        | Outside::FileLock
-        | Outside::FifoPeer
-        | Outside::Tracer
-        | Outside::Other => true,
-        _ => false,
+        Outside::Event | Outside::Lock => !is_above,
+        _ => true,
     };
-    let waits_for = |state: &ThreadState| match state {
-        ThreadState::Waiting(BlockedOn::Outside(outside)) => may_come(outside),
-        _ => false,
+    let is_awaited = |state: &ThreadState| match state {
+        ThreadState::Waiting(BlockedOn::Outside(outside)) => may_come(*outside),
+        ThreadState::Waiting(BlockedOn::Pipes { or: Some(or), .. }) => may_come(*or),
+        ThreadState::Working | ThreadState::Disk => true,
+        state => anybody_may_wake(state),
     };
     !process.is_frozen
-        || process.threads.iter().any(ThreadState::may_time_out)
-        || process.threads.iter().any(waits_for)
+        || process.threads.iter().any(is_awaited)
+        || waits_outside(observation, process)
         || may_have_alarm(process)
 }
 

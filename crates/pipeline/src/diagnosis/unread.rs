@@ -308,6 +308,7 @@ impl IdleReader {
             Some(
                 Outside::Event
                 | Outside::EventOrTimer
+                | Outside::Lock
                 | Outside::LockOrTimer
                 | Outside::Socket
                 | Outside::SocketOrTimer

@@ -131,7 +131,7 @@ fn only_who_started_the_writer_can_choose_its_streams() {
                 or: None,
             });
         }
-        let mut node = frozen(node, waiting(Outside::Lock));
+        let mut node = frozen(node, waiting(Outside::Other));
         node.language = Language::JavaScript;
         screen(vec![frozen(cat, waits), node], |_| {}).replace("\n  ", " ")
     };
@@ -182,7 +182,7 @@ fn what_nobody_reads_may_be_read_by_a_hidden_process() {
         frozen(process(41, "yes", vec![writes(1, 7)]), on_room(7)),
         frozen(
             process(42, "node", vec![reads(3, 7)]),
-            waiting(Outside::Lock),
+            waiting(Outside::Other),
         ),
     ];
     let text = screen(stages, |observation| observation.hidden = 31);

@@ -251,23 +251,16 @@ impl Observation {
 
 /// Two stages of which one waits for what the other one answers while that works on it, and the other way round.
 fn answering_pair<'a>(stages: &[&'a Observed]) -> Option<[&'a Observed; 2]> {
-    /// A pair is at work for at least this share of the time, and both at once for no more than what is left.
-    const MIN_TOGETHER: f64 = 0.8;
-    let waits_for = |one: &Observed, other: &Observed| {
+    let takes_turns = |one: &Observed, other: &Observed| {
         let inputs = one.on.iter().filter(|on| on.side == LinkSide::Input);
         let from_other = inputs.filter(|on| other.process.holds(on.pipe, LinkSide::Room));
-        from_other.map(|on| on.share).fold(0.0, f64::max)
+        let waits = from_other.map(|on| on.share).fold(0.0, f64::max);
+        // The rest is what its processor and its wake-ups take.
+        one.shares.runs >= MIN_HELD_UP && waits >= MIN_HELD_UP
     };
     stages.iter().enumerate().find_map(|(nth, one)| {
         let mut others = stages[nth + 1..].iter();
-        let other = others.find(|other| {
-            let waits = [waits_for(one, other), waits_for(other, one)];
-            let sum: f64 = waits.iter().sum();
-            let together = one.shares.runs + other.shares.runs;
-            waits.iter().all(|share| *share >= MIN_HELD_UP)
-                && (MIN_TOGETHER..2.0 - MIN_TOGETHER).contains(&sum)
-                && together >= MIN_TOGETHER
-        })?;
+        let other = others.find(|other| takes_turns(one, other) && takes_turns(other, one))?;
         Some([*one, *other])
     })
 }

@@ -168,7 +168,8 @@ fn a_client_reads_on_once_its_server_answers_but_a_parent_need_not() {
         (on_outside(Outside::Tracer), true),
         (on_outside(Outside::Event), true),
         (on_outside(Outside::EventOrTimer), true),
-        (on_outside(Outside::Lock), false),
+        (on_outside(Outside::Lock), true),
+        (on_outside(Outside::Other), false),
     ];
     for (wait, may_be_read) in waits {
         let mut stranger = blocked();
@@ -483,7 +484,7 @@ fn whoever_may_be_woken_from_outside_is_not_said_to_do_nothing() {
             };
             unread.are_readers_idle
         };
-        assert_eq!(beside(on_outside(Outside::Event)), is_idle);
+        assert_eq!(beside(ThreadState::Waiting(BlockedOn::Thread)), is_idle);
         // One that sleeps may end them.
         assert!(!beside(on_outside(Outside::Timer)));
     }
