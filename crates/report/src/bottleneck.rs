@@ -298,15 +298,15 @@ fn state(
 
 /// The sentences about stages of which none stands out since processors are lacking.
 pub(super) fn describe_lack(names: Vec<String>, is_one: bool, delay: &Delay) -> String {
-    let names = list(names);
-    // One alone may well be the bottleneck.
     let waits = if is_one {
-        format!("{names} waits for a processor")
+        "waits for a processor"
     } else {
-        format!("No stage stands out as the bottleneck: {names} wait for processors")
+        "wait for processors"
     };
+    // One of them may well be the bottleneck.
     format!(
-        "{waits}. More processor time helps: {}.",
+        "{} {waits}. More processor time helps: {}.",
+        list(names),
         describe_delay(delay, is_one)
     )
 }

@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 
 use serde::Serialize;
 
-use super::unread::{leads_outside, waits_outside};
+use super::unread::leads_outside;
+use super::wakes::waits_outside;
 use super::{Finding, Observed, SmallCalls, Who};
 use crate::graph::{Adjacency, LinkSide, reach};
 use crate::observe::{NewPipe, Observation, ObservedLink, default_capacity};

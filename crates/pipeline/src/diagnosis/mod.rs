@@ -8,6 +8,7 @@ mod mutual;
 mod severity;
 mod stages;
 mod unread;
+mod wakes;
 mod withheld;
 
 use std::collections::BTreeSet;

@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 
 use serde::Serialize;
 
-use super::deadlock::{TIMEOUT, goes_on_beside, may_have_alarm};
+use super::deadlock::TIMEOUT;
+use super::wakes::{goes_on_beside, may_have_alarm};
 use super::{Observed, Who};
 use crate::graph::{LinkSide, Node, STDIN, STDOUT};
 use crate::observe::Observation;
@@ -15,7 +16,7 @@ use later::{comes_later, may_forget, reads_other_stream, takes_in_order, waits_f
 use outside::{does_nothing, may_be_woken};
 
 pub(super) use later::parents_of_blocked;
-pub(super) use outside::{leads_outside, waits_outside};
+pub(super) use outside::leads_outside;
 
 mod later;
 mod outside;

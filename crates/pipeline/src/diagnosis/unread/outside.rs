@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::{MIN_BUSY, Observed, TIMEOUT, line_below};
-use crate::diagnosis::deadlock::handles_requests;
+use crate::diagnosis::wakes::{handles_requests, waits_outside};
 use crate::graph::LinkSide;
 use crate::observe::Observation;
 use crate::proc::{Language, LinkId};
@@ -104,22 +104,6 @@ fn may_wake_itself(process: &Observed) -> bool {
     let mut links = process.process.ends.iter().map(|end| end.pipe);
     let may_be_among_others = !is_runtime && is_event_loop(process) && links.any(is_own);
     process.handles_signals() && (waits_there || may_be_among_others)
-}
-
-/// Whether a process waits for a person, another machine, or a link to whom was not asked for.
-pub(in crate::diagnosis) fn waits_outside(observation: &Observation, process: &Observed) -> bool {
-    let is_outside = |link: LinkId, side: LinkSide| {
-        let mut others = observation.holders(link, side.other());
-        observation.own_links.contains(&link)
-            || !others.any(|other| other.is_asked && other.process.id != process.process.id)
-    };
-    let mut outside = process.outside.keys();
-    outside.any(|outside| {
-        matches!(
-            outside,
-            Outside::Socket | Outside::SocketOrTimer | Outside::Terminal | Outside::Other
-        )
-    }) || process.on.iter().any(|on| is_outside(on.pipe, on.side))
 }
 
 /// Whether a thread waits for events, of which it can't be seen which: those of sockets may be among them.
