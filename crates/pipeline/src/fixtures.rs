@@ -208,6 +208,8 @@ pub fn bottleneck(pid: i32, name: &str, shares: Shares) -> Bottleneck {
         threads_queued: 0.0,
         has_threads: false,
         is_estimated: false,
+        socket_waits: 0.0,
+        peer: None,
         delay: None,
         is_stopped: false,
         room: Room::Usual,

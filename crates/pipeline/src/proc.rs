@@ -353,17 +353,27 @@ impl Proc {
             .collect()
     }
 
-    /// Whether a process has a descriptor by which it learns of the files of others, or of processes but these
-    /// (inotify(7), fanotify(7), pidfd_open(2)).
-    pub(crate) fn watches_others(&self, pid: i32, own: &BTreeSet<i32>) -> bool {
+    /// Whether a process has a descriptor by which it learns of what others do: of files, of processes but these, or an
+    /// eventfd(2), which others may have, too. The runtimes of some languages wake themselves by one.
+    pub(crate) fn watches_others(&self, pid: i32, own: &BTreeSet<i32>, language: Language) -> bool {
         let fds = self.numbers_in(&format!("proc/{pid}/fdinfo"));
-        let watches_files = |fd: i32| {
-            let target = ProcessFiles::new(self, pid).target(fd);
-            matches!(target, Some(Target::Anonymous(kind)) if kind.ends_with("notify"))
+        let has_eventfd = matches!(
+            language,
+            Language::JavaScript | Language::Java | Language::Go
+        );
+        let watches = |fd: i32| match ProcessFiles::new(self, pid).target(fd) {
+            Some(Target::Anonymous(kind)) => match kind.as_str() {
+                "eventfd" => !has_eventfd,
+                // These are known by what a thread waits for. pidfds are looked at above.
+                "eventpoll" | "timerfd" | "signalfd" | "io_uring" | "pidfd" => false,
+                // inotify(7), fanotify(7), perf_event_open(2).
+                _ => true,
+            },
+            _ => false,
         };
         let opened = self.opened_processes(pid).into_iter();
         opened.filter(|pid| *pid > 0).any(|pid| !own.contains(&pid))
-            || fds.unwrap_or_default().into_iter().any(watches_files)
+            || fds.unwrap_or_default().into_iter().any(watches)
     }
 
     /// Whether a process traces another one (ptrace(2)).

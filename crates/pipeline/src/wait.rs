@@ -155,6 +155,31 @@ impl Outside {
         }
     }
 
+    /// What a wait for either is: that for which somebody else is most likely to come.
+    pub(crate) fn or(self, other: Self) -> Self {
+        let rank = |outside: &Outside| match outside {
+            Outside::Timer => 0,
+            // Runtimes wake themselves so.
+            Outside::Event | Outside::EventOrTimer => 1,
+            Outside::Child => 2,
+            Outside::Signal => 3,
+            Outside::FifoPeer => 4,
+            Outside::Terminal => 5,
+            Outside::Socket | Outside::SocketOrTimer => 6,
+            _ => 7,
+        };
+        let first = if rank(&self) >= rank(&other) {
+            self
+        } else {
+            other
+        };
+        if self.may_be_timer() || other.may_be_timer() {
+            first.or_timer()
+        } else {
+            first
+        }
+    }
+
     /// Whether a timeout ends the wait, or may.
     pub fn may_be_timer(self) -> bool {
         matches!(

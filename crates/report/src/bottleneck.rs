@@ -108,17 +108,26 @@ pub(super) fn waits_for(bottleneck: &Bottleneck) -> Option<String> {
     }
 }
 
-/// What was waited for longest outside of pipes, and what else for at least this share of the time, with their
-/// shares. `children` are those that are meant by "a child process".
-fn long_waits(
-    outside: &BTreeMap<Outside, f64>,
-    children: Option<&Children>,
-    least: f64,
-) -> Vec<(String, f64)> {
-    let name = |outside: Outside| match children.and_then(|children| children.names.first()) {
-        Some(child) if outside == Outside::Child => format!("its child {child}"),
+/// What the stage itself waited for longest outside of pipes, and what else for at least this share of the time, with
+/// their shares.
+fn own_waits(bottleneck: &Bottleneck, least: f64) -> Vec<(String, f64)> {
+    let children = bottleneck.also_awaited.as_ref();
+    let child = children.and_then(|children| children.names.first());
+    let name = |outside| match (outside, child, &bottleneck.peer) {
+        (Outside::Child, Some(child), _) => format!("its child {child}"),
+        (Outside::Socket, _, Some(peer)) => format!("a socket of {}", full(peer)),
         _ => outside.name().to_owned(),
     };
+    long_waits(&bottleneck.outside, name, least)
+}
+
+/// What was waited for longest outside of pipes, and what else for at least this share of the time, with their
+/// names and shares.
+fn long_waits(
+    outside: &BTreeMap<Outside, f64>,
+    name: impl Fn(Outside) -> String,
+    least: f64,
+) -> Vec<(String, f64)> {
     let least = outside.values().copied().fold(0.0, f64::max).min(least);
     let mut waits: Vec<(String, f64)> = outside
         .iter()
@@ -129,11 +138,17 @@ fn long_waits(
     waits
 }
 
+/// The same of the children for which a stage waits.
+fn children_waits(children: &Children, least: f64) -> Vec<(String, f64)> {
+    let name = |outside: Outside| outside.name().to_owned();
+    long_waits(&children.outside, name, least)
+}
+
 /// What a stage waits for outside of pipes, without what takes less than half as long as the longest wait.
 fn outside_names(bottleneck: &Bottleneck, longest: Outside) -> String {
     let outside = &bottleneck.outside;
     let least = outside.get(&longest).copied().unwrap_or_default() / 2.0;
-    let waits = long_waits(outside, bottleneck.also_awaited.as_ref(), least);
+    let waits = own_waits(bottleneck, least);
     if waits.is_empty() {
         longest.name().to_owned()
     } else {
@@ -149,8 +164,7 @@ fn does(bottleneck: &Bottleneck, activity: MainActivity, shares: &Shares) -> Str
     match &bottleneck.children {
         Some(children) => describe_children(children),
         None => {
-            let children = bottleneck.also_awaited.as_ref();
-            let waits = long_waits(&bottleneck.outside, children, MIN_MENTIONED);
+            let waits = own_waits(bottleneck, MIN_MENTIONED);
             let on_pipes = private_waits(bottleneck);
             let is_estimated = bottleneck.is_estimated;
             state(activity, shares, waits, on_pipes, true, is_estimated)
@@ -183,7 +197,7 @@ pub(super) fn name_children(children: &Children) -> String {
         rough_state(children, is_one)
     } else {
         let shares = &children.shares;
-        let waits = long_waits(&children.outside, None, MIN_MENTIONED);
+        let waits = children_waits(children, MIN_MENTIONED);
         let on_pipes = shares.blocked + shares.starved;
         state(activity, shares, waits, on_pipes, is_one, false)
     };
@@ -211,7 +225,7 @@ fn children_activity(children: &Children) -> MainActivity {
 /// short-lived children are uncertain.
 fn rough_state(children: &Children, is_one: bool) -> String {
     let shares = &children.shares;
-    let mut waits = long_waits(&children.outside, None, 0.0);
+    let mut waits = children_waits(children, 0.0);
     let others = [
         ("a processor", shares.queued),
         ("a disk", shares.disk),

@@ -105,6 +105,12 @@ pub struct Bottleneck {
     /// Whether that may be far off.
     #[serde(skip)]
     pub is_estimated: bool,
+    /// The share of the time in which it waited on sockets at whose other end a process is that is not part of the
+    /// pipeline.
+    #[serde(skip)]
+    pub socket_waits: f64,
+    /// That process, if there is one for which it waited for most of that time, and it is known.
+    pub peer: Option<Who>,
     /// What kept it, or these children, from running, if they often waited for a processor.
     pub delay: Option<Delay>,
     /// Whether it was stopped at the end.
@@ -144,6 +150,11 @@ impl Bottleneck {
             (None, Certainty::Clear) => "is",
             (None, Certainty::Likely) => "is probably",
         }
+    }
+
+    /// Whether it mainly waits for a process that may be found at the other end of a socket.
+    pub(super) fn lacks_peer(&self) -> bool {
+        self.peer.is_none() && self.socket_waits >= MIN_OWN && self.children.is_none()
     }
 
     /// What it mainly waits for outside of the pipeline, itself or the children for which it waits.
@@ -297,15 +308,7 @@ fn bottleneck(observation: &Observation, stages: &[&Observed], edges: &[Edge]) -
         return unnamed(observation, stages, &candidates);
     };
     let stage = best.stage;
-    // It waits for those of another pipeline.
-    let waits_for_others = best.private_waits > 1.0 - MIN_OWN_PIPELINE;
-    let on_pipes = best.stage.on.iter().all(|on| on.pipe.is_pipe());
-    let is_still = on_pipes && stages.iter().all(|stage| stage.is_frozen);
-    if waits_for_others
-        && stages.len() > 1
-        && !stage.has_busy_children()
-        && (is_still || has_known_writers(observation, best))
-    {
+    if waits_for_another_pipeline(observation, best, stages) {
         return None;
     }
     // In `tee >(gzip | wc) | cat`, `cat` follows gzip, since wc has the same output; but it gets
@@ -341,6 +344,8 @@ fn bottleneck(observation: &Observation, stages: &[&Observed], edges: &[Edge]) -
         threads_queued: per_s(stage, stage.delayed_s),
         has_threads: stage.threads.len() > 1 || per_s(stage, stage.ran_s) > 1.0,
         is_estimated: stage.runs_between.is_some(),
+        socket_waits: best.socket_waits,
+        peer: best.peer(observation),
         delay: cause_of_delay(observation, stages, stage, children),
         is_stopped: stage.threads.contains(&ThreadState::Stopped),
         room: room(observation, best),
@@ -355,6 +360,20 @@ fn bottleneck(observation: &Observation, stages: &[&Observed], edges: &[Edge]) -
         before: waiting(&best.before, |shares| shares.blocked),
         after: waiting(&after, |shares| shares.starved),
     })))
+}
+
+/// Whether a stage waits for those of another pipeline.
+fn waits_for_another_pipeline(
+    observation: &Observation,
+    best: &Candidate<'_>,
+    stages: &[&Observed],
+) -> bool {
+    let on_pipes = best.stage.on.iter().all(|on| on.pipe.is_pipe());
+    let is_still = on_pipes && stages.iter().all(|stage| stage.is_frozen);
+    best.private_waits > 1.0 - MIN_OWN_PIPELINE
+        && stages.len() > 1
+        && !best.stage.has_busy_children()
+        && (is_still || has_known_writers(observation, best))
 }
 
 /// The stages whose time is known, without a shell that waits for this very pipeline, which is as fast as that, or for

@@ -6,7 +6,7 @@ use std::time::Duration;
 use rustix::net::sockopt::Timeout;
 use rustix::process::getpid;
 
-use super::{Finding, Observed, diagnose, unread};
+use super::{Observed, diagnose, unread};
 use crate::graph::LinkSide;
 use crate::observe::{self, Observation, ObservationPlan};
 use crate::proc::Proc;
@@ -20,8 +20,11 @@ pub fn observe(
     plan: &ObservationPlan,
     pause: &mut dyn FnMut(Duration) -> bool,
 ) -> Observation {
-    let needs_all =
-        |observation: &Observation| diagnose(observation).iter().any(Finding::needs_all);
+    let needs_all = |observation: &Observation| {
+        let findings = diagnose(observation);
+        let mut findings = findings.iter();
+        findings.any(|finding| finding.needs_all() || finding.lacks_peer())
+    };
     let mut observation = observe::observe(proc, plan, needs_all, pause);
     let findings = diagnose(&observation).into_iter();
     let still = findings.filter(|finding| finding.is_stuck() || finding.is_standstill());
@@ -46,8 +49,8 @@ pub fn observe(
         if pids.contains(&pid) && !observed.has_ended {
             note_timeouts(proc, observed);
             note_traced(proc, observed);
-            observed.watches_others = proc.watches_others(pid, &asked);
             observed.language = proc.language(pid);
+            observed.watches_others = proc.watches_others(pid, &asked, observed.language);
             observed.is_in_background = proc.stat(pid).is_some_and(|stat| {
                 let has_terminal = !observed.process.terminals.is_empty();
                 has_terminal && stat.foreground > 0 && stat.foreground != stat.group

@@ -245,6 +245,11 @@ impl Finding {
         self.is_stuck() || is_one_end
     }
 
+    /// Whether a look at all processes may show for which one it waits.
+    fn lacks_peer(&self) -> bool {
+        matches!(self, Finding::Bottleneck(bottleneck) if bottleneck.lacks_peer())
+    }
+
     /// The processes that don't move without help, and those that wait for them.
     fn tied(&self) -> Vec<&Who> {
         match self {

@@ -109,18 +109,24 @@ pub(super) fn may_have_alarm(observed: &Observed) -> bool {
     has_handler || observed.has_timers
 }
 
-/// Whether a process waits for a person, another machine, or a link to whom was not asked for.
+/// Whether a process waits for a person, another machine, anybody who writes to a FIFO, or a link to whom was not asked
+/// for.
 pub(super) fn waits_outside(observation: &Observation, process: &Observed) -> bool {
     let is_outside = |link: LinkId, side: LinkSide| {
         let mut others = observation.holders(link, side.other());
         observation.own_links.contains(&link)
+            || link.is_fifo() && side == LinkSide::Input
             || !others.any(|other| other.is_asked && other.process.id != process.process.id)
     };
     let mut outside = process.outside.keys();
     outside.any(|outside| {
         matches!(
             outside,
-            Outside::Socket | Outside::SocketOrTimer | Outside::Terminal | Outside::Other
+            Outside::Socket
+                | Outside::SocketOrTimer
+                | Outside::Terminal
+                | Outside::FifoPeer
+                | Outside::Other
         )
     }) || process.on.iter().any(|on| is_outside(on.pipe, on.side))
 }

@@ -183,7 +183,14 @@ impl<'a, N: Node, L: Fn(&N, LinkId) -> bool> Stages<'a, N, L> {
                 users = writers;
             }
         }
-        if users.is_empty() { holders } else { users }
+        if users.is_empty() {
+            users = holders;
+            // One that waits for a stage which has children itself, as timeout(1), is none.
+            if users.iter().any(|node| !node.is_frozen()) {
+                users.retain(|node| !node.is_frozen() || !above.contains(&node.process().id.pid));
+            }
+        }
+        users
     }
 
     /// The edges by these links, without those by which whole pipelines would be joined that have

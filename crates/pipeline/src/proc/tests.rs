@@ -155,7 +155,12 @@ fn a_name_with_parentheses_and_escapes_confuses_nothing() {
 #[test]
 fn who_has_a_descriptor_of_inotify_watches_others() {
     let directory = tempfile::tempdir().unwrap();
-    for (pid, link) in [(7, "anon_inode:inotify"), (8, "anon_inode:[eventfd]")] {
+    for (pid, link) in [
+        (7, "anon_inode:inotify"),
+        (8, "anon_inode:[eventfd]"),
+        (9, "anon_inode:[perf_event]"),
+        (10, "anon_inode:[io_uring]"),
+    ] {
         let at = directory.path().join(format!("proc/{pid}"));
         for name in ["fd", "fdinfo"] {
             fs::create_dir_all(at.join(name)).unwrap();
@@ -164,8 +169,11 @@ fn who_has_a_descriptor_of_inotify_watches_others() {
         std::os::unix::fs::symlink(link, at.join("fd/3")).unwrap();
     }
     let proc = Proc::below(Root(directory.path().to_owned()));
-    let watches = |pid| proc.watches_others(pid, &BTreeSet::from([7, 8]));
-    assert_eq!([7, 8].map(watches), [true, false]);
+    let watches = |language| {
+        [7, 8, 9, 10].map(|pid| proc.watches_others(pid, &BTreeSet::from([7, 8]), language))
+    };
+    assert_eq!(watches(Language::Java), [true, false, true, false]);
+    assert_eq!(watches(Language::Python), [true, true, true, false]);
 }
 
 #[test]

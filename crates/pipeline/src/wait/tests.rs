@@ -25,7 +25,8 @@ impl Files {
             .link("5", "socket:[99]")
             .link("6", "anon_inode:[timerfd]")
             .link("10", "anon_inode:[signalfd]")
-            .link("11", "anon_inode:[eventpoll]");
+            .link("11", "anon_inode:[eventpoll]")
+            .link("12", "anon_inode:[eventfd]");
         files
     }
 
@@ -230,6 +231,25 @@ fn an_epoll_instance_lists_its_targets() {
     ] {
         files.file("fdinfo/9", (text.clone() + &line(other, 1)).as_bytes());
         files.waits(pipes(&[(77, Some(3), LinkSide::Input)], Some(outside)));
+    }
+}
+
+#[test]
+fn whoever_is_most_likely_to_come_is_named_whatever_the_order() {
+    let files = Files::new("ep_poll");
+    files.call(libc::SYS_epoll_pwait, [9, 0, 1, u64::MAX, 0, 0]);
+    for (fds, outside) in [
+        ([12, 5], Outside::Socket),
+        ([12, 6], Outside::EventOrTimer),
+        ([5, 6], Outside::SocketOrTimer),
+        ([12, 10], Outside::Signal),
+        ([5, 11], Outside::Other),
+    ] {
+        let lines = fds.map(|fd| format!("tfd: {fd} events: 19 data: 0\n"));
+        for text in [lines.concat(), lines.iter().rev().cloned().collect()] {
+            files.file("fdinfo/9", text.as_bytes());
+            files.waits(BlockedOn::Outside(outside));
+        }
     }
 }
 

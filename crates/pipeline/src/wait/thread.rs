@@ -196,13 +196,17 @@ impl Thread<'_> {
     fn on_any(&self, call: Call) -> Option<BlockedOn> {
         let (descriptors, has_timeout) = self.polled(call)?;
         let mut any_of = Vec::new();
-        let mut or = None;
+        let mut others = Vec::new();
         let is_only = descriptors.len() == 1 && !has_timeout;
         for (fd, sides) in descriptors {
             match self.files.target(fd) {
-                // By a pipe to itself a program wakes itself, as in a handler of signals.
+                // By a pipe to itself a program wakes itself, as in a handler of signals. A FIFO anybody may open.
                 Some(Target::Pipe(pipe, _)) if self.is_own(pipe) && !is_only => {
-                    or = or.or(Some(Outside::Event));
+                    others.push(if pipe.is_fifo() {
+                        Outside::FifoPeer
+                    } else {
+                        Outside::Event
+                    });
                 }
                 Some(Target::Pipe(pipe, _)) => {
                     let before = any_of.len();
@@ -214,7 +218,7 @@ impl Thread<'_> {
                     }));
                     // Only the end of the other side wakes it, or the timeout, as in a pause.
                     if any_of.len() == before && !has_timeout {
-                        or = or.or(Some(Outside::Event));
+                        others.push(Outside::Event);
                     }
                 }
                 other => {
@@ -224,18 +228,17 @@ impl Thread<'_> {
                     let waits: Vec<LinkWait> = waits.collect();
                     let is_own = waits.iter().any(|wait| self.is_own(wait.pipe));
                     if is_own && !is_only {
-                        or = or.or(Some(Outside::Event));
+                        others.push(Outside::Event);
                     } else if waits.is_empty() {
-                        or = Some(outside(other.as_ref()));
+                        others.push(outside(other.as_ref()));
                     } else {
                         any_of.extend(waits);
                     }
                 }
             }
         }
-        if has_timeout {
-            or = Some(or.map_or(Outside::Timer, Outside::or_timer));
-        }
+        others.extend(has_timeout.then_some(Outside::Timer));
+        let or = others.into_iter().reduce(Outside::or);
         Some(match (any_of.is_empty(), or) {
             (false, or) => BlockedOn::Pipes { any_of, or },
             // Without any descriptor and without a timeout.

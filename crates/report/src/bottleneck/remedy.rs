@@ -6,7 +6,7 @@ use pipespeed_pipeline::sample::Shares;
 use pipespeed_pipeline::wait::Outside;
 
 use super::{
-    MIN_MENTIONED, MainActivity, UNKNOWN_DELAY, children_activity, describe_delay, long_waits,
+    MIN_MENTIONED, MainActivity, UNKNOWN_DELAY, children_activity, describe_delay, own_waits,
     percent,
 };
 use crate::format::list;
@@ -96,17 +96,8 @@ pub(super) fn remedy(
             }
         }
         MainActivity::IsStopped => stopped_text(bottleneck, shares),
-        MainActivity::WaitsFor(Outside::FifoPeer) => {
-            "It goes on when another program opens the other end.".to_owned()
-        }
         MainActivity::WaitsForPipe => "See what is at the other end of that pipe.".to_owned(),
-        MainActivity::WaitsFor(_)
-            if matches!(bottleneck.room, Room::Usual | Room::NeverFull)
-                && shares.elsewhere >= MIN_ALL =>
-        {
-            format!("The pipes are not the cause.{}", child_text(bottleneck))
-        }
-        MainActivity::WaitsFor(_) => child_text(bottleneck),
+        MainActivity::WaitsFor(outside) => outside_text(bottleneck, outside, shares),
     };
     let stopped = if bottleneck.is_stopped && activity != MainActivity::IsStopped {
         format!(" It is stopped now: 'kill -CONT {}'.", bottleneck.stage.pid)
@@ -119,6 +110,22 @@ pub(super) fn remedy(
         String::new()
     };
     (text + &room + &stopped).trim().to_owned()
+}
+
+/// What helps a stage that waits for something outside of pipes.
+fn outside_text(bottleneck: &Bottleneck, outside: Outside, shares: &Shares) -> String {
+    let has_room = matches!(bottleneck.room, Room::Usual | Room::NeverFull);
+    match (outside, &bottleneck.peer) {
+        (Outside::FifoPeer, _) => "It goes on when another program opens the other end.".to_owned(),
+        (Outside::Socket, Some(peer)) => format!(
+            "'pipespeed doctor {}' shows what {} does.",
+            peer.pid, peer.name
+        ),
+        _ if has_room && shares.elsewhere >= MIN_ALL => {
+            format!("The pipes are not the cause.{}", child_text(bottleneck))
+        }
+        _ => child_text(bottleneck),
+    }
 }
 
 /// Whether a larger pipe may help a stage that mainly does this.
@@ -213,11 +220,7 @@ fn faster_text(bottleneck: &Bottleneck, shares: &Shares, name: &str, pipes: &str
         Some(_) => ", or fewer and larger requests",
     };
     let delay = more_time_text(bottleneck);
-    let outside = long_waits(
-        &bottleneck.outside,
-        bottleneck.also_awaited.as_ref(),
-        MIN_MENTIONED,
-    );
+    let outside = own_waits(bottleneck, MIN_MENTIONED);
     let is_known = !outside.is_empty();
     let outside = outside
         .into_iter()

@@ -479,3 +479,18 @@ fn several_stages_that_lack_processors_are_plural() {
     let text = describe_lack(names(), false, &others);
     assert!(text.contains("1.20 of their 2 processors"), "{text}");
 }
+
+#[test]
+fn the_server_for_which_a_stage_waits_is_named_with_how_to_look_at_it() {
+    let text = text(|bottleneck| {
+        bottleneck.shares.elsewhere = 0.95;
+        bottleneck.outside = [(Outside::Socket, 0.95)].into();
+        bottleneck.peer = Some(Who {
+            pid: 9,
+            name: "server".to_owned(),
+        });
+    });
+    let expected = "tr waits for a socket of server (pid 9) 95 % of the time. 'pipespeed doctor 9' shows what \
+                    server does.";
+    assert_eq!(text, expected);
+}

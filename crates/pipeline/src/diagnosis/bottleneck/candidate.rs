@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{FillLevel, MAX_EMPTY, MIN_THROUGH_CHILDREN, MIN_TURNS};
+use crate::diagnosis::Who;
 use crate::graph::{Adjacency, LinkSide, reach};
 use crate::observe::Observation;
 use crate::proc::LinkId;
@@ -108,6 +109,18 @@ impl<'a> Candidate<'a> {
             *outside.entry(Outside::Socket).or_default() += self.socket_waits;
         }
         outside
+    }
+
+    /// The only process that has the other end of the socket on which it mainly waits outside of the pipeline.
+    pub(super) fn peer(&self, observation: &Observation) -> Option<Who> {
+        let on = self.stage.on.iter().filter(|on| {
+            let is_own = self.inputs.contains(&on.pipe) || self.outputs.contains(&on.pipe);
+            on.pipe.is_direction() && !is_own && on.share >= self.socket_waits / 2.0
+        });
+        let longest = on.max_by(|a, b| a.share.total_cmp(&b.share))?;
+        let mut peers = observation.holders(longest.pipe, longest.side.other());
+        let peer = peers.next().filter(|_| peers.next().is_none())?;
+        (peer.process.id != self.stage.process.id).then(|| peer.who())
     }
 
     /// What its children did, if it mainly waits for them.

@@ -11,6 +11,7 @@ use super::{
 use crate::diagnosis::{Finding, Who};
 use crate::graph::LinkSide;
 use crate::observe::Observation;
+use crate::proc::LinkId;
 use crate::sample::{Observed, OnLink};
 
 /// Stages don't wait only for each other if one waits outside for this share.
@@ -273,12 +274,13 @@ fn turns(observation: &Observation, stages: &[&Observed]) -> Option<Finding> {
         on.filter(move |on| on.side == side && on.share >= MIN_TURNS)
     };
     // A writer whose reader has another input first takes no turns with it.
-    let by_one_pipe = waits(LinkSide::Room).any(|room| {
+    let turns_at = waits(LinkSide::Room).filter(|room| {
         let mut inputs = waits(LinkSide::Input).filter(|input| input.pipe == room.pipe);
         inputs.any(|input| !wait_at_once(room, input))
     });
+    let turns_at: BTreeSet<LinkId> = turns_at.map(|room| room.pipe).collect();
     let pair = answering_pair(stages);
-    let take_turns = by_one_pipe || pair.is_some();
+    let take_turns = !turns_at.is_empty() || pair.is_some();
     let is_still = stages.iter().all(|stage| stage.is_frozen);
     // Shells wait for what their children do.
     let waits_outside = stages.iter().any(|stage| {
@@ -310,7 +312,11 @@ fn turns(observation: &Observation, stages: &[&Observed]) -> Option<Finding> {
     });
     let mostly_queued: Vec<&&Observed> = mostly_queued.copied().collect();
     let named: Vec<&&Observed> = match (&delay, mostly_queued.len()) {
-        (None, _) if by_one_pipe => stages.iter().collect(),
+        (None, _) if !turns_at.is_empty() => {
+            let is_at = |on: &OnLink| on.share >= MIN_TURNS && turns_at.contains(&on.pipe);
+            let all = stages.iter();
+            all.filter(|stage| stage.on.iter().any(is_at)).collect()
+        }
         (None, _) => pair.iter().flatten().collect(),
         // Others are not in its control group.
         (Some(Delay::Quota(quota)), _) => queued

@@ -19,26 +19,24 @@ pub(super) fn does_nothing(observation: &Observation, process: &Observed) -> boo
         && observation
             .living()
             .all(|other| other.process.parent != pid);
-    // By a futex in memory that others may share.
-    let shared = ThreadState::Waiting(BlockedOn::Outside(Outside::Lock));
+    moves_nothing
+        && !process.splices
+        && process.ran_s <= MAX_RUNNING * process.counted_s
+        && !waits_outside(observation, process)
+        && !waits_for_signal
+        && !may_wake_itself(process)
+}
+
+/// Whether a process may wait for events that come from somebody outside, or from the kernel.
+fn may_hear(observation: &Observation, process: &Observed) -> bool {
     // The kernel writes to an eventfd(2) for aio, for example. Runtimes have theirs to wake themselves.
     let may_be_kernel = !matches!(
         process.language,
         Language::JavaScript | Language::Java | Language::Go | Language::Python | Language::Ruby
     );
-    let may_hear = is_event_loop(process)
+    let has_events = is_event_loop(process)
         && (may_be_kernel || observation.has_eventfd || has_outer_socket(observation, process));
-    let has_uring = process.process.others.has_uring;
-    moves_nothing
-        && !process.splices
-        && !process.watches_others
-        && process.ran_s <= MAX_RUNNING * process.counted_s
-        && !waits_outside(observation, process)
-        && !process.threads.contains(&shared)
-        && !waits_for_signal
-        && !may_hear
-        && !has_uring
-        && !may_wake_itself(process)
+    has_events || process.watches_others
 }
 
 /// Whether what a process waits for may end by itself, in whichever thread, or the kernel works for it: of one of two
@@ -60,11 +58,12 @@ pub(super) fn may_be_woken(
     let children: Vec<&Observed> = children.collect();
     let waits_for_child = !children.is_empty() && (is_shell || process.process.name == TIMEOUT);
     let may_end = |outside: Outside| match outside {
-        Outside::Child | Outside::Lock | Outside::Event => false,
+        Outside::Child | Outside::Event => false,
         Outside::Timer | Outside::EventOrTimer | Outside::LockOrTimer => {
             !is_runtime && process.is_frozen
         }
         Outside::Signal => !waits_for_child,
+        // By a futex in memory that others may share, for example.
         _ => true,
     };
     let wakes = |state: &ThreadState| match state {
@@ -75,6 +74,7 @@ pub(super) fn may_be_woken(
     let line = line_below(process, other);
     let has_handler = process.handles(libc::SIGCHLD) && !is_runtime && !is_shell;
     process.threads.iter().any(wakes)
+        || may_hear(observation, process)
         || process.process.others.has_uring
         || handles_requests(process) && !is_runtime && !is_shell
         || has_handler

@@ -457,7 +457,10 @@ fn whoever_may_be_woken_from_outside_is_not_said_to_do_nothing() {
         (Outside::Timer, Language::Python, false),
         (Outside::Timer, Language::Java, true),
         (Outside::LockOrTimer, Language::Go, true),
-        (Outside::Lock, Language::Python, true),
+        (Outside::Lock, Language::Python, false),
+        (Outside::Event, Language::Python, true),
+        // The kernel may write to an eventfd(2) for it.
+        (Outside::Event, Language::Other, false),
     ] {
         let mut with_other = blocked();
         with_other.language = language;
@@ -504,6 +507,13 @@ fn whoever_may_be_woken_from_outside_is_not_said_to_do_nothing() {
     let mut watches = idle();
     watches.watches_others = true;
     assert!(!are_idle(blocked(), watches));
+    let mut watches = blocked();
+    watches.watches_others = true;
+    assert!(!are_idle(watches, idle()));
+    // Anybody may write to a FIFO that it holds open for both, or to one that it reads.
+    let mut at_fifo = idle();
+    at_fifo.threads.push(on_outside(Outside::FifoPeer));
+    assert!(!are_idle(blocked(), at_fifo));
     let mut on_futex = idle();
     on_futex.threads = vec![on_outside(Outside::Lock)];
     assert!(!are_idle(blocked(), on_futex));

@@ -131,3 +131,51 @@ fn stages_that_wait_outside_side_by_side_are_each_named_by_themselves() {
     let waits = busy(process(2, "wc", vec![reads(0, 1)]), 0.1, 0.0, 0.9);
     assert!(named(&observation(vec![works, waits])).is_empty());
 }
+
+/// `socat -u UNIX-CONNECT:s - | wc` of a command: the server is no part of it.
+#[test]
+fn the_server_of_a_stage_that_waits_for_its_socket_is_named() {
+    let of_socket = |process: Process| {
+        let ends = process.ends.iter().cloned().map(|end| LinkFd {
+            pipe: if end.fd == 5 {
+                LinkId::socket(5)
+            } else {
+                end.pipe
+            },
+            ..end
+        });
+        Process {
+            ends: ends.collect::<Vec<LinkFd>>().into(),
+            ..process.clone()
+        }
+    };
+    let client = of_socket(process(1, "socat", vec![reads(5, 5), writes(1, 7)]));
+    let server = |pid| Observed {
+        is_asked: false,
+        ..busy(
+            of_socket(process(pid, "server", vec![writes(5, 5)])),
+            1.0,
+            0.0,
+            0.0,
+        )
+    };
+    let peer = |servers: Vec<Observed>| {
+        let wc = busy(process(2, "wc", vec![reads(0, 7)]), 0.0, 0.0, 1.0);
+        let mut all = vec![busy(client.clone(), 0.05, 0.0, 0.95), wc];
+        all.extend(servers);
+        let findings = bottlenecks(&observation(all), &BTreeSet::new());
+        let [Finding::Bottleneck(found)] = &findings[..] else {
+            panic!("{findings:?}");
+        };
+        assert_eq!(
+            (found.stage.pid, found.awaited()),
+            (1, Some(Outside::Socket))
+        );
+        assert_eq!(found.lacks_peer(), found.peer.is_none());
+        found.peer.as_ref().map(|peer| peer.pid)
+    };
+    assert_eq!(peer(vec![server(3)]), Some(3));
+    assert_eq!(peer(Vec::new()), None);
+    // One of them may only have inherited it.
+    assert_eq!(peer(vec![server(3), server(4)]), None);
+}

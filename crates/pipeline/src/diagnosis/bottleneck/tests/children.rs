@@ -548,3 +548,26 @@ fn who_waits_for_output_of_busy_children_does_not_wait_for_another_pipeline() {
     assert_eq!(named(shell(runs, Vec::new()).children), Some(2));
     assert_eq!(named(None), None);
 }
+
+/// `yes | timeout 9 xargs gzip -c`
+#[test]
+fn who_waits_for_a_stage_that_waits_for_children_is_none() {
+    let mut xargs = busy(process(3, "xargs", vec![reads(0, 7)]), 0.0, 0.0, 0.0);
+    (xargs.shares.elsewhere, xargs.outside) = (1.0, [(Outside::Child, 1.0)].into());
+    xargs.ancestors = vec![2];
+    xargs.process.parent = 2;
+    xargs.on.clear();
+    let timeout = process(2, "timeout", vec![reads(0, 7)]);
+    let timeout = frozen(timeout, on_outside(Outside::Signal));
+    let yes = frozen(process(1, "yes", vec![writes(1, 7)]), on_room(7));
+    let readers = |xargs: Observed| {
+        let observation = observation(vec![yes.clone(), timeout.clone(), xargs]);
+        let readers = observation.users(LinkId::pipe(7), LinkSide::Input);
+        let pids = readers.into_iter().map(|reader| reader.process.id.pid);
+        pids.collect::<Vec<i32>>()
+    };
+    assert_eq!(readers(xargs.clone()), [3]);
+    // A shell may read after its child.
+    xargs.is_frozen = true;
+    assert_eq!(readers(xargs), [2, 3]);
+}

@@ -11,7 +11,16 @@ fn stages_that_wait_by_turns_are_not_blamed() {
     );
 }
 
-/// A connection whose network is slow: who sends waits for room, and who receives for data.
+#[test]
+fn only_the_stages_at_the_pipe_at_which_they_wait_take_turns() {
+    let findings = found(chain(&[(0.6, 0.3, 0.0), (0.7, 0.0, 0.3), (0.0, 0.0, 1.0)]));
+    let [Finding::PingPong { stages, .. }] = &findings[..] else {
+        panic!("{findings:?}");
+    };
+    let pids: Vec<i32> = stages.iter().map(|stage| stage.who.pid).collect();
+    assert_eq!(pids, [1, 2]);
+}
+
 /// `python3 | wc`, which waits for its child ffmpeg, and has its errors.
 #[test]
 fn a_parent_does_nothing_besides_its_child_that_is_a_stage() {
@@ -72,6 +81,7 @@ fn two_that_answer_each_other_take_turns() {
     assert!(!found(0.1, 0.1).iter().any(takes_turns));
 }
 
+/// A connection whose network is slow: who sends waits for room, and who receives for data.
 #[test]
 fn stages_that_wait_at_once_take_no_turns() {
     let found = |link: LinkId, room: f64, input: f64| {
