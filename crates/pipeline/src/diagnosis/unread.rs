@@ -263,6 +263,7 @@ fn is_idle(
         && !may_be_woken(observation, writer, reader)
         && (idle.child.is_some() || !has_timer(reader))
         && !leads_outside(observation, reader, writer)
+        && !leads_outside(observation, writer, reader)
 }
 
 /// Whether a timeout ends a wait of a process for room or data.

@@ -65,7 +65,7 @@ pub(super) fn goes_on_beside(
 }
 
 /// Whether anybody may end what a thread waits for: by opening a FIFO, or by SIGCONT.
-fn anybody_may_wake(state: &ThreadState) -> bool {
+pub(super) fn anybody_may_wake(state: &ThreadState) -> bool {
     matches!(
         state,
         ThreadState::Waiting(BlockedOn::FifoPeer { .. }) | ThreadState::Stopped

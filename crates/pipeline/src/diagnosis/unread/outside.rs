@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::{MIN_BUSY, Observed, TIMEOUT, line_below};
-use crate::diagnosis::wakes::{handles_requests, waits_outside};
+use crate::diagnosis::wakes::{anybody_may_wake, handles_requests, waits_outside};
 use crate::graph::LinkSide;
 use crate::observe::Observation;
 use crate::proc::{Language, LinkId};
@@ -22,7 +22,6 @@ pub(super) fn does_nothing(observation: &Observation, process: &Observed) -> boo
     moves_nothing
         && !process.splices
         && process.ran_s <= MAX_RUNNING * process.counted_s
-        && !waits_outside(observation, process)
         && !waits_for_signal
         && !may_wake_itself(process)
 }
@@ -69,12 +68,13 @@ pub(super) fn may_be_woken(
     let wakes = |state: &ThreadState| match state {
         ThreadState::Waiting(BlockedOn::Outside(outside)) => may_end(*outside),
         ThreadState::Waiting(BlockedOn::Pipes { or, .. }) => or.is_some_and(may_end),
-        _ => false,
+        state => anybody_may_wake(state),
     };
     let line = line_below(process, other);
     let has_handler = process.handles(libc::SIGCHLD) && !is_runtime && !is_shell;
     process.threads.iter().any(wakes)
         || may_hear(observation, process)
+        || waits_outside(observation, process)
         || process.process.others.has_uring
         || handles_requests(process) && !is_runtime && !is_shell
         || has_handler

@@ -510,6 +510,21 @@ fn whoever_may_be_woken_from_outside_is_not_said_to_do_nothing() {
     let mut watches = blocked();
     watches.watches_others = true;
     assert!(!are_idle(watches, idle()));
+    // By a child or a connection of another thread somebody outside may end it.
+    let mut at_door = blocked();
+    at_door
+        .threads
+        .push(ThreadState::Waiting(BlockedOn::FifoPeer { path: None }));
+    assert!(!are_idle(at_door, idle()));
+    let mut told = blocked();
+    told.process.ends.extend([reads(5, 9)]);
+    told.on.push(OnLink {
+        pipe: LinkId::pipe(9),
+        side: LinkSide::Input,
+        share: 1.0,
+        thread_share: 0.0,
+    });
+    assert!(!are_idle(told, idle()));
     // Anybody may write to a FIFO that it holds open for both, or to one that it reads.
     let mut at_fifo = idle();
     at_fifo.threads.push(on_outside(Outside::FifoPeer));
