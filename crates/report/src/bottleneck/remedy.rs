@@ -1,7 +1,7 @@
 //! What would help the bottleneck of a pipeline.
 
 use pipespeed_base::size;
-use pipespeed_pipeline::diagnosis::{Bottleneck, Delay, PausingStage, Room};
+use pipespeed_pipeline::diagnosis::{Bottleneck, Delay, PausingStage, Room, Who};
 use pipespeed_pipeline::sample::Shares;
 use pipespeed_pipeline::wait::Outside;
 
@@ -115,17 +115,23 @@ pub(super) fn remedy(
 /// What helps a stage that waits for something outside of pipes.
 fn outside_text(bottleneck: &Bottleneck, outside: Outside, shares: &Shares) -> String {
     let has_room = matches!(bottleneck.room, Room::Usual | Room::NeverFull);
-    match (outside, &bottleneck.peer) {
-        (Outside::FifoPeer, _) => "It goes on when another program opens the other end.".to_owned(),
-        (Outside::Socket, Some(peer)) => format!(
-            "'pipespeed doctor {}' shows what {} does.",
-            peer.pid, peer.name
-        ),
-        _ if has_room && shares.elsewhere >= MIN_ALL => {
-            format!("The pipes are not the cause.{}", child_text(bottleneck))
-        }
-        _ => child_text(bottleneck),
+    if outside == Outside::FifoPeer {
+        return "It goes on when another program opens the other end.".to_owned();
     }
+    let pipes = if has_room && shares.elsewhere >= MIN_ALL {
+        "The pipes are not the cause."
+    } else {
+        ""
+    };
+    let peer = bottleneck
+        .peer
+        .as_ref()
+        .filter(|_| outside == Outside::Socket);
+    let other = peer.map_or_else(
+        || child_text(bottleneck),
+        |Who { pid, name }| format!(" 'pipespeed doctor {pid}' shows what {name} does."),
+    );
+    format!("{pipes}{other}")
 }
 
 /// Whether a larger pipe may help a stage that mainly does this.
