@@ -420,7 +420,7 @@ fn leaves_output(does: &str) -> String {
 
 #[test]
 fn output_that_nobody_reads_counts_as_stuck_once_it_has_lasted() {
-    if !has_python("import subprocess, threading") {
+    if !has_python("import os, subprocess, threading; os.pidfd_open") {
         return;
     }
     let options = "--if-stuck 1s --kill";
@@ -442,9 +442,13 @@ fn output_that_nobody_reads_counts_as_stuck_once_it_has_lasted() {
         "threading.Event().wait(4)",
         "asyncio.run(asyncio.sleep(4))",
         "signal.signal(signal.SIGALRM, lambda *_: None), signal.alarm(4), signal.pause()",
+        // The event of the second one says less than the timer before it.
+        "c = ctypes.CDLL(None); t = c.timerfd_create(1, 0); \
+         c.timerfd_settime(t, 0, struct.pack('qqqq', 0, 0, 4, 0), None); p = select.poll(); \
+         p.register(t, 1); p.register(os.pidfd_open(os.getpid()), 1); p.poll()",
     ] {
         let program = format!(
-            "import asyncio, signal, sys, threading, time; {pause}; sys.exit(len(sys.stdin.read()) % 251)"
+            "import asyncio, ctypes, os, select, signal, struct, sys, threading, time; {pause}; sys.exit(len(sys.stdin.read()) % 251)"
         );
         let command = format!("head -c 3000000 /dev/zero | python3 -c \"{program}\"");
         let outcome = run_alone(doctor(options, &command));
