@@ -13,6 +13,10 @@ use super::remedies;
 use crate::format::list;
 use crate::style::{RED, Style};
 
+/// What else helps who waits at a FIFO. That it has lost its name since can't be seen here.
+pub(super) const OPEN_FIFO: &str = ", or open it by O_NONBLOCK or O_RDWR. If the FIFO was deleted or made anew meanwhile, \
+     only starting what waits there again helps.";
+
 /// The headline unless it `is_said`, a line for each member, and the remedy.
 pub(super) fn deadlock_text(
     observation: &Observation,
@@ -138,10 +142,7 @@ fn remedy(observation: &Observation, deadlock: &Deadlock) -> String {
              or use a file."
                 .to_owned()
         }
-        (DeadlockKind::NoPeer, _) => {
-            "start the program that opens the other end, or open it by O_NONBLOCK or O_RDWR."
-                .to_owned()
-        }
+        (DeadlockKind::NoPeer, _) => format!("start the program that opens the other end{OPEN_FIFO}"),
         (DeadlockKind::Stopped, Some(member)) => {
             let pid = member.who.pid;
             let process = observation.find(pid);
@@ -211,11 +212,13 @@ fn own_write_ends<'a>(
 fn reason(observation: &Observation, member: &DeadlockMember, reason: &WaitReason) -> String {
     match reason {
         WaitReason::Pipe { on, others } => {
+            let is_one = others.len() == 1;
             let (what, verb) = match on.side {
                 LinkSide::Input => ("data or the end of file", "can write"),
-                LinkSide::Room => ("room", "reads"),
+                LinkSide::Room if is_one => ("room", "reads"),
+                LinkSide::Room => ("room", "read"),
             };
-            let only = if others.len() == 1 { "only " } else { "" };
+            let only = if is_one { "only " } else { "" };
             let others = others.iter().map(|who| {
                 if *who == member.who {
                     "it itself".to_owned()

@@ -12,7 +12,7 @@ use pipespeed_pipeline::proc::{Language, LinkId};
 use pipespeed_pipeline::raise;
 use pipespeed_pipeline::wait::Outside;
 
-use super::deadlock::deadlock_text;
+use super::deadlock::{OPEN_FIFO, deadlock_text};
 use super::names::{descriptor, full, full_of_active, is_one, others_alike, pipe_name};
 use super::remedies;
 use super::table::percent;
@@ -60,8 +60,7 @@ pub(super) fn describe(
         Finding::Unread(unread) => style.sentence(&unread_text(observation, unread)),
         Finding::MutualWait(mutual) => style.sentence(&mutual_text(observation, mutual)),
         Finding::FifoPeer { process, path } => style.sentence(&format!(
-            "{} waits until another process opens the other end of {}. Remedy: start that program, or \
-             open it by O_NONBLOCK or O_RDWR.",
+            "{} waits until another process opens the other end of {}. Remedy: start that program{OPEN_FIFO}",
             full(process),
             path.as_deref().unwrap_or("a FIFO"),
         )),

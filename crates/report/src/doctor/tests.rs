@@ -104,6 +104,20 @@ fn a_wait_for_a_hidden_process_is_not_called_nothing() {
     }
 }
 
+/// `rm f; mkfifo f` after `cat f &`: the path is that of another FIFO.
+#[test]
+fn who_waits_at_a_fifo_may_need_a_new_start() {
+    let path = Some("/tmp/f".to_owned());
+    let cat = frozen(
+        process(41, "cat", Vec::new()),
+        ThreadState::Waiting(BlockedOn::FifoPeer { path }),
+    );
+    let text = screen(vec![cat], |_| ()).replace("\n  ", " ");
+    let remedy = "If the FIFO was deleted or made anew meanwhile, only starting what waits there again \
+                  helps.";
+    assert!(text.contains(remedy), "{text}");
+}
+
 #[test]
 fn only_who_started_the_writer_can_choose_its_streams() {
     let unread = |parent: i32, fifo: bool| {
