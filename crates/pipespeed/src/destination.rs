@@ -50,6 +50,8 @@ pub(crate) struct Destination {
     is_loss_said: bool,
     /// Whether it was said that there can't be a new file.
     is_failure_said: bool,
+    /// Whether anything was lost since there could be none.
+    has_lost: bool,
 }
 
 /// What is at the path.
@@ -81,6 +83,7 @@ impl Destination {
             begun: None,
             is_loss_said: false,
             is_failure_said: false,
+            has_lost: false,
         })
     }
 
@@ -92,6 +95,7 @@ impl Destination {
             begun: None,
             is_loss_said: false,
             is_failure_said: false,
+            has_lost: false,
         }
     }
 
@@ -252,7 +256,13 @@ impl Destination {
         }
     }
 
+    /// Whether anything that was appended is lost, which was said.
+    pub(crate) fn has_lost(&self) -> bool {
+        self.has_lost
+    }
+
     fn say_failure(&mut self, error: &io::Error) {
+        self.has_lost = true;
         if !std::mem::replace(&mut self.is_failure_said, true) {
             let error = cannot_write(&self.path(), error);
             say(&format!(

@@ -317,7 +317,18 @@ impl Top<'_> {
         if let Some(pid) = self.args.watched.pid.filter(|_| has_ended) {
             say(&format!("pipespeed: process {pid} has ended"));
         }
-        Ok(self.interrupt.check()?)
+        self.interrupt.check()?;
+        self.check_records()
+    }
+
+    /// Whether all records were saved. What is lost was said.
+    fn check_records(&self) -> anyhow::Result<()> {
+        match &self.output {
+            TopOutput::Records(destination) if destination.has_lost() => {
+                Err(AlreadyReported(1).into())
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Leaves the screen. Prints its last content if what was watched has ended.
@@ -371,7 +382,7 @@ impl Top<'_> {
         if shown.is_err() && !has_screen {
             return Err(AlreadyReported(1).into());
         }
-        Ok(())
+        self.check_records()
     }
 }
 

@@ -223,6 +223,21 @@ fn a_command_is_awaited_if_its_records_cannot_be_written() {
 }
 
 #[test]
+fn records_that_have_no_file_any_more_are_a_failure() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("top.json");
+    let mut command = pipespeed("top --json");
+    let script = "until [ -s \"$0\" ]; do sleep 0.05; done; rm \"$0\"; mkdir \"$0\"; sleep 3 | cat";
+    command
+        .arg(&file)
+        .args(["--", "sh", "-c", script])
+        .arg(&file);
+    let outcome = run_alone(command);
+    outcome.assert_ended(1, "");
+    assert_contains(&outcome.err, &["what would be written is lost until that"]);
+}
+
+#[test]
 fn records_of_a_command_end_with_it() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("top.json");
