@@ -17,8 +17,8 @@ const MIN_MENTIONED: f64 = 0.1;
 /// Of the stages that share processors, one that uses this share of them is named.
 const MIN_LARGEST: f64 = 0.6;
 
-const UNKNOWN_DELAY: &str = "what keeps it from running can't be seen here";
-const UNKNOWN_DELAYS: &str = "what keeps them from running can't be seen here";
+const UNKNOWN_DELAY: &str = "what keeps it from running is not known";
+const UNKNOWN_DELAYS: &str = "what keeps them from running is not known";
 
 /// What a stage mainly does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -439,7 +439,13 @@ fn describe_delay(delay: &Delay, is_one: bool) -> String {
                 let names = list(names);
                 format!("among them {names}, so less work in {which} may help")
             };
-            format!("{stages} processes share {place}, {less}")
+            // Few enough for one each, if they had no threads.
+            let threads = if !are_children && stages <= processors {
+                "the threads of "
+            } else {
+                ""
+            };
+            format!("{threads}{stages} processes share {place}, {less}")
         }
         Delay::Unknown if is_one => UNKNOWN_DELAY.to_owned(),
         Delay::Unknown => UNKNOWN_DELAYS.to_owned(),

@@ -495,8 +495,25 @@ fn clearest<'c, 'a>(
     // Each of both would be faster with the processor of the other one.
     let has_equal = lacks_only_time(best)
         && others.any(|other| !std::ptr::eq(other, best) && lacks_only_time(other));
-    let is_excelled = is_outworked || is_outrun;
+    let is_excelled = is_outworked || is_outrun || has_rival(best, candidates);
     (!is_unclear && !takes_turns && !has_equal && !is_excelled).then_some(best)
+}
+
+/// Whether a stage with threads often waits for a processor, while those of another one, which use more, do so, too: it
+/// is not known which of both holds up the other one.
+fn has_rival(best: &Candidate<'_>, candidates: &[Candidate<'_>]) -> bool {
+    let lacks = |one: &Candidate<'_>| {
+        let delayed = per_s(one.stage, one.stage.delayed_s);
+        one.stage.runs_between.is_some() && delayed >= MIN_LACKING
+    };
+    let mut others = candidates.iter();
+    lacks(best)
+        && best.stage.shares.queued >= MIN_LACKING
+        && others.any(|other| {
+            let uses_more =
+                per_s(other.stage, other.stage.ran_s) > per_s(best.stage, best.stage.ran_s);
+            lacks(other) && uses_more
+        })
 }
 
 /// The shares of a stage, or those of the children for which it mainly waits.

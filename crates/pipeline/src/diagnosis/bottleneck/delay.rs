@@ -45,6 +45,8 @@ const MIN_OWN_LOAD: f64 = 0.6;
 const MIN_IDLE: f64 = 0.25;
 /// How many processes are named besides the largest.
 const MAX_NEXT: usize = 2;
+/// Threads that wait for processors in bursts, of which others use no more than this part, wait for each other.
+const MAX_FEW_OTHERS: f64 = 0.1;
 /// Children or threads that use more processors than this run at once.
 const MIN_AT_ONCE: f64 = 1.1;
 
@@ -159,10 +161,10 @@ fn with_neighbours<'a>(
     let is_new = |other: &&Observed| stages.iter().all(|stage| !std::ptr::eq(*stage, *other));
     let in_pipelines = observation.pipelines().into_iter().flatten();
     let in_pipelines: BTreeSet<i32> = in_pipelines.map(|other| other.process.id.pid).collect();
-    // What is below a stage counts with it, as its children.
+    // What is below a stage that waits for its children counts with it.
     let is_below = |other: &Observed| {
         let mut stages = stages.iter();
-        stages.any(|stage| other.is_below(stage.process.id.pid))
+        stages.any(|stage| stage.children.is_some() && other.is_below(stage.process.id.pid))
     };
     let is_neighbour = |other: &&Observed| {
         let is_in_group = other.process.group == stage.process.group;
@@ -377,6 +379,14 @@ fn least_others(
     (MIN_EXPLAINED * waited).max(MIN_FOREIGN * processors as f64)
 }
 
+/// Whether stages, one of which has several threads, would use more than this many processors.
+fn compete(stages: &[&Observed], processors: usize) -> bool {
+    let wanted = stages
+        .iter()
+        .map(|stage| per_s(stage, stage.ran_s + stage.delayed_s));
+    stages.iter().any(|stage| stage.threads.len() > 1) && wanted.sum::<f64>() > processors as f64
+}
+
 /// Why a stage, or its children, waits for a processor for this share of the time. A quota may be
 /// used up often, and stop its processes for a small part of the time that they wait.
 pub(super) fn delay(
@@ -441,6 +451,7 @@ pub(super) fn delay(
         Delay::Quota(quota)
     } else if (count > usages.len() || share_them || fills_them)
         && busy >= MIN_BUSY * usages.len() as f64
+        || compete(pipeline, usages.len()) && others <= MAX_FEW_OTHERS * busy
     {
         let mut busiest = busiest(observation, stage, &loads).into_iter();
         let largest = busiest.next().unwrap_or(StageLoad::none(stage));

@@ -2,10 +2,10 @@
 
 use serde::Serialize;
 
-use super::Candidate;
+use super::{Candidate, MIN_OWN};
 use crate::graph::LinkSide;
 use crate::observe::{Observation, ObservedLink};
-use crate::proc::LinkId;
+use crate::proc::{Io, LinkId};
 use crate::sample::OnLink;
 
 /// A read that takes this share of what a pipe can hold takes all there is.
@@ -63,7 +63,7 @@ pub(super) fn room(observation: &Observation, candidate: &Candidate<'_>) -> Room
         return Room::Emptied { capacity };
     }
     // How much each read takes can't be seen of a splice, nor of children.
-    if reads_unseen(observation, candidate) {
+    if reads_unseen(observation, candidate) || pauses(candidate) {
         Room::Unknown
     } else if known.all(|pipe| is_never_full(observation, pipe)) {
         Room::NeverFull
@@ -100,6 +100,15 @@ fn emptied(observation: &Observation, candidate: &Candidate<'_>) -> Option<u64> 
     let capacity = observation.link(*input)?.capacity?;
     let per_read = io.read_bytes as f64 / io.reads as f64;
     (per_read >= MIN_EMPTIED * capacity as f64).then_some(capacity)
+}
+
+/// Whether a stage moves data between two pauses, by one call or many: it may be all that the pipe holds.
+fn pauses(candidate: &Candidate<'_>) -> bool {
+    let stage = candidate.stage;
+    let waits = stage.outside.iter();
+    let pauses = waits.filter(|(outside, _)| outside.may_be_timer());
+    let has_moved = |io: Io| io.read_bytes + io.written_bytes > 0;
+    pauses.map(|(_, share)| share).sum::<f64>() >= MIN_OWN && stage.io.is_none_or(has_moved)
 }
 
 /// Whether it can't be known how much the reads of a stage take.

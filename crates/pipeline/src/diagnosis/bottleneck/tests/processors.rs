@@ -553,3 +553,71 @@ fn threads_for_which_there_are_processors_wait_for_others_only() {
     assert!(!is_others(delay(2.4, 0.4)));
     assert!(!is_others(delay(0.4, 0.1)));
 }
+
+/// `ffmpeg ... - | ffmpeg -i - -c:v libx264 ...` on two processors: the threads of both wait for each other.
+#[test]
+fn of_two_stages_whose_threads_lack_processors_none_is_named() {
+    let found = |of_next: f64| {
+        let mut stages = chain(&[(0.4, 0.05, 0.0), (0.76, 0.0, 0.1)]);
+        for (stage, (ran, delayed)) in stages.iter_mut().zip([(0.4, 0.8), (1.0, of_next)]) {
+            stage.ran_s = ran * stage.counted_s;
+            stage.delayed_s = delayed * stage.counted_s;
+            stage.allowed = CpuList::parse("0-1");
+            stage.threads = vec![ThreadState::Working; 3];
+            stage.runs_between = Some([0.2, 0.9]);
+        }
+        stages[0].shares.queued = 0.5;
+        let mut observation = observation(stages);
+        let usage = ProcessorUsage {
+            busy: 0.74,
+            ..ProcessorUsage::default()
+        };
+        observation.load = Load([(0, usage), (1, usage)].into());
+        observation.pipes[0].fill = Some(0.03);
+        bottlenecks(&observation, &BTreeSet::new())
+    };
+    let findings = found(1.3);
+    let [
+        Finding::PingPong {
+            delay: Some(delay), ..
+        },
+    ] = &findings[..]
+    else {
+        panic!("{findings:?}");
+    };
+    let is_own = matches!(
+        delay,
+        Delay::OwnStages {
+            stages: 2,
+            processors: 2,
+            ..
+        }
+    );
+    assert!(is_own, "{delay:?}");
+    // Those of the second one get processors.
+    assert_eq!(only_pace(&found(0.1)).stage.pid, 1);
+}
+
+/// `sh -c '(while :; do :; done) & exec gzip'` on one processor.
+#[test]
+fn a_child_for_which_a_stage_does_not_wait_takes_its_processor() {
+    let mut stages = chain(&[(0.0, 1.0, 0.0), (0.5, 0.0, 0.0), (0.0, 0.0, 1.0)]);
+    stages[1].shares.queued = 0.5;
+    stages[1].ran_s = 0.5 * stages[1].counted_s;
+    stages[1].allowed = CpuList::parse("1");
+    let mut child = busy(child_of(2, process(9, "sh", Vec::new())), 0.5, 0.0, 0.0);
+    child.ancestors = vec![2];
+    child.ran_s = 0.5 * child.counted_s;
+    child.allowed = CpuList::parse("1");
+    stages.push(child);
+    let mut observation = observation(stages);
+    let usage = ProcessorUsage {
+        busy: 1.0,
+        ..ProcessorUsage::default()
+    };
+    observation.load = Load([(1, usage)].into());
+    let findings = bottlenecks(&observation, &BTreeSet::new());
+    let found = only_pace(&findings);
+    let is_own = matches!(found.delay, Some(Delay::OwnStages { stages: 2, .. }));
+    assert!(found.stage.pid == 2 && is_own, "{found:?}");
+}

@@ -79,3 +79,23 @@ fn how_much_a_splice_or_a_child_reads_at_once_is_not_known() {
     assert_eq!(room(reads_nothing, Some(1e9)), Room::Unknown);
     assert_eq!(room(reads_nothing, Some(0.0)), Room::Usual);
 }
+
+/// A filter that wakes up every 10 ms and takes all that there is, by many small reads.
+#[test]
+fn what_a_stage_moves_between_pauses_may_be_all_that_a_pipe_holds() {
+    let room = |outside: Outside, reads: u64| {
+        let mut stages = chain(&[(0.0, 1.0, 0.0), (0.01, 0.0, 0.0)]);
+        stages[1].shares.elsewhere = 0.99;
+        stages[1].outside = [(outside, 0.99)].into();
+        stages[1].io = Some(Io {
+            read_bytes: reads * 4096,
+            reads,
+            ..Io::default()
+        });
+        let mut observation = observation(stages);
+        observation.pipes[0].capacity = Some(65536);
+        only_pace(&bottlenecks(&observation, &BTreeSet::new())).room
+    };
+    assert_eq!(room(Outside::Timer, 6000), Room::Unknown);
+    assert_eq!(room(Outside::Socket, 6000), Room::Usual);
+}
