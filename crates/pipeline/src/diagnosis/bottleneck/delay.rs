@@ -379,6 +379,35 @@ fn least_others(
     (MIN_EXPLAINED * waited).max(MIN_FOREIGN * processors as f64)
 }
 
+/// The delay by these stages, `count` of which use these processors and no others.
+fn own_stages(
+    observation: &Observation,
+    stage: &Observed,
+    loads: &[StageLoad<'_>],
+    allowed: &CpuList,
+    count: usize,
+    processors: usize,
+) -> Delay {
+    let mut busiest = busiest(observation, stage, loads).into_iter();
+    let largest = busiest.next().unwrap_or(StageLoad::none(stage));
+    let next = busiest.take(MAX_NEXT);
+    let are_children = largest.children >= MIN_AT_ONCE;
+    let used = if are_children {
+        largest.children
+    } else {
+        largest.total()
+    };
+    Delay::OwnStages {
+        stages: count.max(1),
+        largest: largest.stage.who(),
+        used: used.min(processors as f64),
+        next: next.map(|load| load.stage.who()).collect(),
+        are_children,
+        allowed: allowed.clone(),
+        processors,
+    }
+}
+
 /// Whether stages, one of which has several threads, would use more than this many processors.
 fn compete(stages: &[&Observed], processors: usize) -> bool {
     let wanted = stages
@@ -453,24 +482,7 @@ pub(super) fn delay(
         && busy >= MIN_BUSY * usages.len() as f64
         || compete(pipeline, usages.len()) && others <= MAX_FEW_OTHERS * busy
     {
-        let mut busiest = busiest(observation, stage, &loads).into_iter();
-        let largest = busiest.next().unwrap_or(StageLoad::none(stage));
-        let next = busiest.take(MAX_NEXT);
-        let are_children = largest.children >= MIN_AT_ONCE;
-        let used = if are_children {
-            largest.children
-        } else {
-            largest.total()
-        };
-        Delay::OwnStages {
-            stages: count.max(1),
-            largest: largest.stage.who(),
-            used: used.min(usages.len() as f64),
-            next: next.map(|load| load.stage.who()).collect(),
-            are_children,
-            allowed: allowed.clone(),
-            processors: usages.len(),
-        }
+        own_stages(observation, stage, &loads, allowed, count, usages.len())
     } else {
         Delay::Unknown
     }
