@@ -416,29 +416,7 @@ fn describe_delay(delay: &Delay, is_one: bool) -> String {
                 let name = &largest.name;
                 return format!("{who} {name} share {place}, so less work in {what} may help");
             }
-            let less = if is_most && *are_children {
-                format!(
-                    "of which the children of {} use {}, so less work in any of them may help",
-                    largest.name,
-                    significant(*used)
-                )
-            } else if is_most {
-                format!(
-                    "of which {} uses {}, so less work in it helps most",
-                    largest.name,
-                    significant(*used)
-                )
-            } else {
-                let names = [largest].into_iter().chain(next);
-                let names = names.map(full);
-                let which = if next.is_empty() {
-                    "it"
-                } else {
-                    "any of these"
-                };
-                let names = list(names);
-                format!("among them {names}, so less work in {which} may help")
-            };
+            let less = less_work(largest, *used, next, is_most.then_some(*are_children));
             // Few enough for one each, if they had no threads.
             let threads = if !are_children && stages <= processors {
                 "the threads of "
@@ -449,6 +427,31 @@ fn describe_delay(delay: &Delay, is_one: bool) -> String {
         }
         Delay::Unknown if is_one => UNKNOWN_DELAY.to_owned(),
         Delay::Unknown => UNKNOWN_DELAYS.to_owned(),
+    }
+}
+
+/// What less work would help of stages that share processors. `most` is said where one uses most of them: whether that
+/// are its children.
+fn less_work(largest: &Who, used: f64, next: &[Who], most: Option<bool>) -> String {
+    let name = &largest.name;
+    let used = significant(used);
+    match most {
+        Some(true) => format!(
+            "of which the children of {name} use {used}, so less work in any of them may help"
+        ),
+        Some(false) => format!("of which {name} uses {used}, so less work in it helps most"),
+        None => {
+            let names = [largest].into_iter().chain(next);
+            let which = if next.is_empty() {
+                "it"
+            } else {
+                "any of these"
+            };
+            format!(
+                "among them {}, so less work in {which} may help",
+                list(names.map(full))
+            )
+        }
     }
 }
 
