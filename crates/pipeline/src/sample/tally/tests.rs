@@ -102,7 +102,8 @@ fn children_of_a_wrapper_are_not_those_of_the_program_that_it_becomes() {
     let (proc, fd_budget) = (Proc::default(), FdBudget::new());
     let began = Instant::now();
     let mut shell = Command::new("sh");
-    let shell = shell.args(["-c", "sh -c :; read line; exec cat"]);
+    // It starts its child once its counts were read.
+    let shell = shell.args(["-c", "read line; sh -c :; read line; exec cat"]);
     let mut shell = shell.stdin(Stdio::piped()).spawn().unwrap();
     let mut scanner = Scanner::default();
     scanner.read_all(&proc, &[]);
@@ -117,6 +118,7 @@ fn children_of_a_wrapper_are_not_those_of_the_program_that_it_becomes() {
         });
         (found.is_some(), tally.last.1.stack > 0)
     };
+    shell.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
     let (reaps, is_readable) = has_reaped(true);
     shell.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
     let (forgets, _) = if is_readable {
