@@ -217,6 +217,7 @@ fn corrected(
     holders: &dyn Fn(LinkId, LinkSide) -> BTreeSet<i32>,
 ) -> Vec<Observed> {
     registered::correct(&mut processes, is_empty);
+    registered::leave_reapers(&mut processes);
     registered::leave_wakes(&mut processes, holders);
     processes
 }

@@ -397,6 +397,7 @@ impl Observer<'_> {
             fills.is_some_and(|fills| !fills.is_empty() && fills.iter().all(|look| look.bytes == 0))
         };
         registered::correct(processes, is_empty);
+        registered::leave_reapers(processes);
         let graph = &self.scanner.graph;
         registered::leave_wakes(processes, |link, side| graph.holders(link, side).collect());
     }

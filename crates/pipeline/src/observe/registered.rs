@@ -62,6 +62,42 @@ pub(crate) fn correct(processes: &mut [Observed], is_empty: impl Fn(LinkId) -> b
     }
 }
 
+/// Corrects waits for children of processes that read what one of these writes now and then, and pause meanwhile in
+/// another thread, as Java programs do: the one that waits for the child's end holds nothing up.
+pub(crate) fn leave_reapers(processes: &mut [Observed]) {
+    /// Who waits for room for this share is held up.
+    const MIN_BLOCKED: f64 = 0.5;
+    let above = |process: &Observed| {
+        let all = std::iter::once(process.process.parent);
+        all.chain(process.ancestors.iter().copied()).collect()
+    };
+    let blocked: Vec<(BTreeSet<i32>, LinkId)> = processes
+        .iter()
+        .flat_map(|process| process.on.iter().map(move |on| (process, on)))
+        .filter(|(_, on)| on.side == LinkSide::Room && on.share >= MIN_BLOCKED)
+        .map(|(process, on)| (above(process), on.pipe))
+        .collect();
+    for process in processes {
+        let pid = process.process.id.pid;
+        let reads = |link: LinkId| process.process.holds(link, LinkSide::Input);
+        let mut own = blocked.iter().filter(|(above, _)| above.contains(&pid));
+        let is_reader =
+            own.any(|(_, link)| reads(*link)) && process.io.is_some_and(|io| io.reads > 0);
+        let pause = |state: &ThreadState| match state {
+            ThreadState::Waiting(BlockedOn::Outside(outside)) if outside.may_be_timer() => {
+                Some(*outside)
+            }
+            _ => None,
+        };
+        let pause = process.threads.iter().find_map(pause);
+        if let Some(pause) = pause.filter(|_| is_reader && process.threads.len() > 1)
+            && let Some(share) = process.outside.remove(&Outside::Child)
+        {
+            *process.outside.entry(pause).or_default() += share;
+        }
+    }
+}
+
 /// Corrects waits for input from pipes that carry no data: one by which a program wakes itself, or one whose end tells
 /// it that a process above it has ended, as in the workers of PostgreSQL. `holders` are those of a side of a link.
 pub(crate) fn leave_wakes(
@@ -200,8 +236,10 @@ fn has_timer(process: &Observed) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixtures::{busy, child_of, frozen, on_input, on_room, process, reads, writes};
-    use crate::proc::LinkFd;
+    use crate::fixtures::{
+        busy, child_of, frozen, on_child, on_input, on_outside, on_room, process, reads, writes,
+    };
+    use crate::proc::{Io, LinkFd};
     use crate::sample::{Children, Shares};
 
     #[test]
@@ -250,6 +288,29 @@ mod tests {
         assert_eq!(all[1], reader);
         assert_eq!((all[0].shares.blocked, all[0].shares.elsewhere), (0.0, 1.0));
         assert!(all[0].on.is_empty());
+    }
+
+    /// Java's Process has a thread that waits for the end of what it has started.
+    #[test]
+    fn who_reads_from_a_child_between_pauses_does_not_wait_for_its_end() {
+        let outside = |count: u64, pauses: bool| {
+            let mut java = frozen(process(1, "java", vec![reads(5, 7)]), on_child());
+            if pauses {
+                java.threads.push(on_outside(Outside::LockOrTimer));
+            }
+            java.io = Some(Io {
+                reads: count,
+                read_bytes: count * 8192,
+                ..Io::default()
+            });
+            let yes = child_of(1, process(2, "yes", vec![writes(1, 7)]));
+            let mut all = [java, frozen(yes, on_room(7))];
+            leave_reapers(&mut all);
+            all[0].outside.keys().copied().collect::<Vec<Outside>>()
+        };
+        assert_eq!(outside(400, true), [Outside::LockOrTimer]);
+        assert_eq!(outside(400, false), [Outside::Child]);
+        assert_eq!(outside(0, true), [Outside::Child]);
     }
 
     /// A worker of PostgreSQL polls a signal and a pipe. The pipe only ends: when the first process does. Other

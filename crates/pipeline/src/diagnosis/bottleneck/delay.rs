@@ -221,7 +221,11 @@ pub(super) fn cause_of_delay(
     let of_children = children.map_or(0.0, |children| children.shares.queued);
     let queued = of_children.max(stage.shares.queued);
     let processors: Vec<_> = observation.load.among(stage.allowed.as_ref()).collect();
-    let are_filled = children.is_some_and(|children| use_share(children, MIN_BUSY, &processors));
+    // As many as there are processors take none from each other.
+    let are_filled = children.is_some_and(|children| {
+        let lack = children.are_short || children.shares.queued >= MIN_QUEUED;
+        lack && use_share(children, MIN_BUSY, &processors)
+    });
     // Threads of which one runs at a time gain nothing by running at once.
     let run_at_once = per_s(stage, stage.ran_s + stage.delayed_s) >= MIN_AT_ONCE;
     let of_threads = if run_at_once {
@@ -408,12 +412,13 @@ fn own_stages(
     }
 }
 
-/// Whether stages, one of which has several threads, would use more than this many processors.
+/// Whether stages, threads of one of which run at once, would use more than this many processors.
 fn compete(stages: &[&Observed], processors: usize) -> bool {
     let wanted = stages
         .iter()
         .map(|stage| per_s(stage, stage.ran_s + stage.delayed_s));
-    stages.iter().any(|stage| stage.threads.len() > 1) && wanted.sum::<f64>() > processors as f64
+    let run_at_once = wanted.clone().any(|wanted| wanted >= MIN_AT_ONCE);
+    run_at_once && wanted.sum::<f64>() > processors as f64
 }
 
 /// Why a stage, or its children, waits for a processor for this share of the time. A quota may be

@@ -372,19 +372,19 @@ fn other_pipelines_of_the_process_group_share_its_processors() {
     assert!(matches!(others, Delay::Others { .. }), "{others:?}");
 }
 
-/// `make -j2 | tee | grep -c`, on two processors.
+/// `make -j4 | tee | grep -c`, and with -j2, on two processors.
 #[test]
-fn children_that_fill_all_processors_share_them() {
-    let make = |processors: f64, busy: f64| {
+fn children_that_lack_processors_share_them() {
+    let make = |queued: f64, processors: f64, busy: f64| {
         let mut stages = chain(&[(0.0, 0.0, 0.0), (0.0, 0.0, 1.0), (0.0, 0.0, 1.0)]);
-        stages[0] = loop_of_cats(0.93, 0.05, 0.0);
+        stages[0] = loop_of_cats(0.98 - queued, queued, 0.0);
         let children = stages[0].children.as_mut().unwrap();
         (children.processors, children.are_short) = (processors, false);
         stages[0].children_ran_s = 2.0 * processors;
         let findings = found_beside(stages, &[0.0, 0.0, 0.0], &[0.0, 0.0], busy);
         only_pace(&findings).delay.clone()
     };
-    let delay = make(1.86, 0.96);
+    let delay = make(0.45, 1.86, 0.96);
     let Some(Delay::OwnStages {
         largest,
         are_children,
@@ -394,8 +394,10 @@ fn children_that_fill_all_processors_share_them() {
         panic!("{delay:?}");
     };
     assert!(largest.pid == 9 && *are_children, "{delay:?}");
-    assert_eq!(make(0.95, 0.5), None);
-    assert_eq!(make(1.29, 0.77), None);
+    // There is one for each.
+    assert_eq!(make(0.05, 1.86, 0.96), None);
+    assert_eq!(make(0.05, 0.95, 0.5), None);
+    assert_eq!(make(0.05, 1.29, 0.77), None);
 }
 
 /// A shell's loop of `echo | cut` on processors that are idle for 38 % of the time.
