@@ -121,6 +121,7 @@ pub fn frozen(process: Process, thread: ThreadState) -> Observed {
         is_asked: true,
         watches_others: false,
         has_timers: false,
+        mover: None,
         starters: Vec::new(),
         runs_between: None,
         has_ended: false,

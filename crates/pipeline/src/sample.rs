@@ -124,6 +124,9 @@ pub struct Observed {
     /// how much they ran at once is estimated.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub runs_between: Option<[f64; 2]>,
+    /// What the thread that moves its data waits for, if that hardly runs, and another one does.
+    #[serde(skip)]
+    pub mover: Option<IdleMover>,
     /// Whether it has a descriptor by which it learns of the files or processes of others; only if it stands still.
     #[serde(skip)]
     pub watches_others: bool,
@@ -165,6 +168,16 @@ impl Observed {
         let mut all = 1..=libc::SIGSYS;
         all.any(|signal| !ORDINARY_SIGNALS.contains(&signal) && self.handles(signal))
     }
+}
+
+/// The thread that moves nearly all bytes of a process, if it hardly runs while another one does that moves hardly any.
+/// Which of both limits the rate is not known: it may wait for the other one or not.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct IdleMover {
+    /// What it waits for, most of the time.
+    pub outside: Outside,
+    /// The share of samples in which it waits for something outside, but not for another thread.
+    pub share: f64,
 }
 
 /// What a process read until it was first seen to wait on a pipe: its libraries and settings, and maybe

@@ -249,7 +249,8 @@ fn is_unused(observation: &Observation, pipe: LinkId) -> bool {
         return !has_data && !is_waited_on;
     }
     let reads_nothing = |reader: &&Observed| {
-        let is_counted = !reader.splices && !reader.has_reaped && reader.children.is_none();
+        let is_unseen = reader.splices || reader.has_reaped || reader.process.others.has_uring;
+        let is_counted = !is_unseen && reader.children.is_none();
         let has_read = reader.io.is_none_or(|io| io.reads > 0);
         is_counted && !has_read && !reader.is_frozen && !waits(reader, LinkSide::Input)
     };

@@ -7,7 +7,7 @@ use crate::graph::HeldEnds;
 use crate::proc::files::{FdBudget, ProcessFiles, SchedStat, ThreadFiles};
 use crate::proc::ticks;
 use crate::proc::{Io, Proc};
-use crate::wait::{ThreadSample, ThreadState, examine_files};
+use crate::wait::{Outside, ThreadSample, ThreadState, examine_files};
 
 /// The running time of a thread is counted at each tick of a processor, up to 10 ms apart. If it
 /// has not changed for this long, the thread does not run.
@@ -93,6 +93,10 @@ pub(super) struct WatchedThread {
     pub(super) ran_at: Instant,
     /// When it was first seen awake with these counts, which have not changed since.
     pub(super) awake: Option<(SchedStat, Instant)>,
+    /// Its bytes and calls when they were read first.
+    pub(super) first_io: Option<Io>,
+    /// The number of samples in which it waited for what outside of pipes.
+    pub(super) outside: BTreeMap<Outside, u32>,
     /// Its running time as counted for a processor last.
     counted: Option<Duration>,
     /// Its counts when the look began, and when that was.
@@ -113,11 +117,19 @@ impl WatchedThread {
             is_outdated: false,
             ran_at: Instant::now(),
             awake: None,
+            first_io: None,
+            outside: BTreeMap::new(),
             counted: None,
             first: None,
             latest: SchedStat::default(),
             carried: Duration::ZERO,
         }
+    }
+
+    /// For how long it ran since the look began, as far as it was seen.
+    pub(super) fn ran(&self) -> Duration {
+        let first = self.first.map_or(Duration::ZERO, |(first, _)| first.ran);
+        self.latest.ran.saturating_sub(first)
     }
 
     /// For how long it waited for a processor since the look began, as far as it was seen.

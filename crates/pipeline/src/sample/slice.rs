@@ -120,6 +120,7 @@ impl Slice {
             arguments: None,
             is_asked: false,
             watches_others: false,
+            mover: None,
             has_timers: false,
             starters: Vec::new(),
             has_ended: false,

@@ -1,6 +1,7 @@
 //! The samples of one process.
 
 mod look;
+mod mover;
 mod remembered;
 
 use std::cmp::Reverse;
@@ -189,14 +190,18 @@ impl Tally {
         tally
     }
 
-    fn at<'a>(&'a self, proc: &'a Proc, fd_budget: &'a FdBudget) -> At<'a> {
+    fn files<'a>(&'a self, proc: &'a Proc) -> ProcessFiles<'a> {
         let files = ProcessFiles::new(proc, self.process.id.pid).through(self.thread);
+        match &self.directory {
+            Some(directory) => files.below(directory.as_fd()),
+            None => files,
+        }
+    }
+
+    fn at<'a>(&'a self, proc: &'a Proc, fd_budget: &'a FdBudget) -> At<'a> {
         At {
             proc,
-            files: match &self.directory {
-                Some(directory) => files.below(directory.as_fd()),
-                None => files,
-            },
+            files: self.files(proc),
             fd_budget,
         }
     }
@@ -390,6 +395,7 @@ impl Tally {
             && groups.is_some_and(|groups| limits_bytes(proc.root(), groups));
         Observed {
             tried: self.tried(observed.io),
+            mover: self.idle_mover(proc),
             has_io_limit,
             is_asked,
             has_ended: same.is_none(),

@@ -1,6 +1,7 @@
 //! `pipespeed report`: one page of records, which are measured first if none are given.
 
 mod measure;
+mod recorded;
 
 use std::path::PathBuf;
 

@@ -158,6 +158,9 @@ fn limited_text(
 ) -> Option<String> {
     let limiter = bottleneck.limiter.as_ref()?;
     if limiter.stage == bottleneck.stage {
+        if let Some(what) = helpful(activity, name, has_small_calls) {
+            return Some(unless_mover_limits(what, limiter));
+        }
         let text = "If what it waits for comes at a fixed rate, that limits the pipeline; if it pauses \
                     after each piece, a faster stage next to it helps, too.";
         return Some(text.to_owned());
@@ -186,6 +189,16 @@ fn unless_limited(what: String, limiter: &PausingStage) -> String {
     )
 }
 
+/// The same of a stage of which another thread moves the data than the one that runs.
+fn unless_mover_limits(what: String, mover: &PausingStage) -> String {
+    format!(
+        "{what} would help unless its thread that moves the data limits the rate: that one waits for {} {} of the \
+         time.",
+        mover.outside.name(),
+        percent(mover.share)
+    )
+}
+
 /// How a stopped stage goes on.
 fn stopped_text(bottleneck: &Bottleneck, shares: &Shares) -> String {
     let by_turns = "stopped and continued by turns, as cpulimit(1) does";
@@ -203,11 +216,10 @@ fn stopped_text(bottleneck: &Bottleneck, shares: &Shares) -> String {
 fn faster_text(bottleneck: &Bottleneck, shares: &Shares, name: &str, pipes: &str) -> String {
     let also_disk = shares.disk >= MIN_MENTIONED;
     let iowait = disk_text(bottleneck).filter(|_| !also_disk);
-    let is_emptied = matches!(bottleneck.room, Room::Emptied { .. });
     let queued = shares.queued.max(bottleneck.threads_queued);
     let waits = bottleneck.waits >= MIN_MENTIONED || queued >= MAX_ONLY_QUEUED;
     let pauses = bottleneck.children.is_none() && shares.elsewhere >= MIN_MENTIONED;
-    let is_helped = also_disk || iowait.is_some() || waits || is_emptied || pauses;
+    let is_helped = also_disk || iowait.is_some() || waits || pauses || pipes.is_empty();
     // To run more children at once, or fewer, or another one of them, helps, too.
     // Several threads may wait together for longer than is seen.
     let is_alone = bottleneck.children.is_none() && !bottleneck.has_threads;
@@ -319,7 +331,7 @@ fn room_text(bottleneck: &Bottleneck, activity: MainActivity) -> String {
             size::format(capacity)
         ),
         Room::Emptied { capacity } => format!(
-            " A larger pipe helps, too, if it reads more than {} at a time: each of its reads takes all \
+            " A larger pipe may help, too, if it reads more than {} at a time: each of its reads takes all \
              that the pipe holds.",
             size::format(capacity)
         ),

@@ -345,6 +345,21 @@ fn nothing_is_sure_to_help_where_another_stage_may_limit_the_rate() {
 }
 
 #[test]
+fn nothing_is_sure_to_help_where_another_thread_moves_the_data() {
+    let text = text(|bottleneck| {
+        (bottleneck.shares.runs, bottleneck.room) = (0.97, Room::Usual);
+        bottleneck.limiter = Some(PausingStage {
+            stage: bottleneck.stage.clone(),
+            outside: Outside::Timer,
+            share: 0.96,
+        });
+    });
+    let words = "A faster tr would help unless its thread that moves the data limits the rate: that one waits for \
+                 a timer 96 % of the time.";
+    assert!(text.ends_with(words), "{text}");
+}
+
+#[test]
 fn stage_that_may_limit_the_rate_by_its_own_pauses_gains_by_others_or_not() {
     let text = text(|bottleneck| {
         (bottleneck.shares.elsewhere, bottleneck.shares.blocked) = (0.5, 0.48);

@@ -40,6 +40,11 @@ pub(super) fn notes(
         notes.extend(unexamined(observation));
     }
     notes.extend(silent(&observation.silent, false));
+    if severity == Severity::Stuck {
+        let text =
+            "note: whether one of them has set an alarm(2), which would end it, can't be seen";
+        notes.push(text.to_owned());
+    }
     if severity >= Severity::Unread || is_doubtful || is_verbose {
         notes.extend(hidden(observation.hidden, observation.hides_processes));
     }

@@ -36,8 +36,18 @@ impl PausingStage {
     }
 }
 
-/// The stage that waits longest outside, of those for which the bottleneck waits.
+/// The stage that waits longest outside, of those for which the bottleneck waits; or the bottleneck, if its thread that
+/// moves the data does.
 pub(super) fn limiter(bottleneck: &Candidate<'_>, stages: &[&Observed]) -> Option<PausingStage> {
+    if let Some(mover) = bottleneck.stage.mover
+        && bottleneck.awaited_children().is_none()
+    {
+        return Some(PausingStage {
+            stage: bottleneck.stage.who(),
+            outside: mover.outside,
+            share: mover.share,
+        });
+    }
     // It is a limiter itself.
     if mainly_pauses(bottleneck.stage) {
         return None;

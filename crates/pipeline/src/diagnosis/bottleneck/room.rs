@@ -6,14 +6,12 @@ use super::{Candidate, MIN_OWN};
 use crate::graph::LinkSide;
 use crate::observe::{Observation, ObservedLink};
 use crate::proc::{Io, LinkId};
-use crate::sample::OnLink;
+use crate::sample::{Observed, OnLink};
 
 /// A read that takes this share of what a pipe can hold takes all there is.
 const MIN_EMPTIED: f64 = 0.9;
-/// So many reads a second take noticeable time, with what wakes the writer: some 5 us each.
-const MIN_READS_PER_S: f64 = 5_000.0;
-/// A stage that waits on pipes for this share of the time gains if it has to wait less often.
-const MIN_WAITS: f64 = 0.05;
+/// A smaller share is what a reader asks for.
+const MIN_PART: f64 = 0.25;
 /// A pipe that is filled to a larger share on average may be full at times.
 const MAX_FILL: f64 = 0.1;
 
@@ -63,7 +61,15 @@ pub(super) fn room(observation: &Observation, candidate: &Candidate<'_>) -> Room
         return Room::Emptied { capacity };
     }
     // How much each read takes can't be seen of a splice, nor of children.
-    if reads_unseen(observation, candidate) || pauses(candidate) {
+    let inputs = next
+        .iter()
+        .flatten()
+        .filter(|link| candidate.inputs.contains(&link.id));
+    let capacities = inputs.filter_map(|link| link.capacity);
+    if reads_unseen(observation, candidate)
+        || pauses(candidate)
+        || may_empty(candidate.stage, capacities)
+    {
         Room::Unknown
     } else if known.all(|pipe| is_never_full(observation, pipe)) {
         Room::NeverFull
@@ -81,15 +87,12 @@ fn is_never_full(observation: &Observation, pipe: &ObservedLink) -> bool {
     pipe.fill.is_some_and(|fill| fill <= MAX_FILL) && !waits.any(is_for_room)
 }
 
-/// The capacity of the pipe from which a stage reads, if it holds no more than one of its reads
-/// takes, and if fewer reads would save time.
+/// The capacity of the pipe from which a stage reads, if it holds no more than one of its reads takes. Each may cost it
+/// time, and more than its bytes do.
 fn emptied(observation: &Observation, candidate: &Candidate<'_>) -> Option<u64> {
     let stage = candidate.stage;
     let io = stage.io.filter(|io| io.reads > 0 && !stage.splices)?;
-    let reads_often = io.reads as f64 >= MIN_READS_PER_S * stage.counted_s;
-    // It may pause or wait for a disk after each of them.
-    let waits = candidate.waits + stage.shares.elsewhere + stage.shares.disk;
-    if candidate.awaited_children().is_some() || !reads_often && waits < MIN_WAITS {
+    if candidate.awaited_children().is_some() {
         return None;
     }
     let mut inputs = candidate
@@ -98,8 +101,25 @@ fn emptied(observation: &Observation, candidate: &Candidate<'_>) -> Option<u64> 
         .filter(|pipe| stage.process.holds(**pipe, LinkSide::Input));
     let input = inputs.next().filter(|_| inputs.next().is_none())?;
     let capacity = observation.link(*input)?.capacity?;
-    let per_read = io.read_bytes as f64 / io.reads as f64;
-    (per_read >= MIN_EMPTIED * capacity as f64).then_some(capacity)
+    (per_read(io) >= MIN_EMPTIED * capacity as f64).then_some(capacity)
+}
+
+fn per_read(io: Io) -> f64 {
+    io.read_bytes as f64 / io.reads as f64
+}
+
+/// Whether the reads of a stage may take all that its pipes hold: a pipe may be full of pages that are not, and the stage
+/// may read elsewhere, too. Mostly whole pages are asked for.
+fn may_empty(stage: &Observed, capacities: impl Iterator<Item = u64>) -> bool {
+    const PAGE: f64 = 4096.0;
+    let Some(io) = stage.io.filter(|io| io.reads > 0) else {
+        return false;
+    };
+    let least = capacities.min().unwrap_or(u64::MAX) as f64;
+    let per_read = per_read(io);
+    let beyond = per_read % PAGE;
+    let is_whole = beyond.min(PAGE - beyond) < 0.01 * PAGE;
+    per_read >= MIN_EMPTIED * least || per_read >= MIN_PART * least && !is_whole
 }
 
 /// Whether a stage moves data between two pauses, by one call or many: it may be all that the pipe holds.

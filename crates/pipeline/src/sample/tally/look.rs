@@ -147,6 +147,7 @@ impl Tally {
             self.counts.splices |= seen.clone().any(|seen| seen.is_uncounted);
             self.hides_calls = seen.any(|seen| seen.is_hidden);
             self.count_awake(proc, fd_budget);
+            self.note_movers(proc, has_run);
             let age = self.created.elapsed();
             let interval = MIN_COUNTER_INTERVAL.max(age / COUNTER_AGE);
             self.due.counters = self.has_started() || has_run && self.last.0.elapsed() >= interval;

@@ -18,6 +18,7 @@ use rustix::fs::{FlockOperation, flock};
 use rustix::io::{Errno, retry_on_intr};
 use rustix::process::{Pid, Signal, kill_process};
 
+use super::recorded::{CHECK, FURTHER, PROFILE, RecordState, RecordedCommand, STEPS};
 use crate::cli::ReportArgs;
 use crate::commands::child::{Started, spawn};
 use crate::commands::files::{DIRECTORY, new_name};
@@ -31,47 +32,6 @@ use pipespeed_host::placement::{self, Placement};
 use pipespeed_host::topology::Topology;
 use pipespeed_host::{Busy, Root};
 use pipespeed_measure::trial::ProcessRunner;
-
-/// A command whose record a page shows.
-#[derive(Debug, Clone, Copy)]
-struct RecordedCommand {
-    /// The name of its record.
-    name: &'static str,
-    /// The words after `pipespeed`.
-    words: &'static str,
-    /// The seconds it is expected to take.
-    seconds: u32,
-}
-
-const fn step(name: &'static str, words: &'static str, seconds: u32) -> RecordedCommand {
-    RecordedCommand {
-        name,
-        words,
-        seconds,
-    }
-}
-
-/// The commands of every report.
-const STEPS: [RecordedCommand; 7] = [
-    step(CHECK, "check", 2),
-    step("pages", "pages --buffer 2M --huge", 1),
-    step("ladder", "bench ladder", 65),
-    step("touched", "bench touched", 65),
-    step("sizes", "bench sizes --quick", 35),
-    step("channels", "bench channels --quick", 35),
-    step("changes", "bench changes", 65),
-];
-/// Those that --full adds.
-const FURTHER: [RecordedCommand; 6] = [
-    step("costs", "costs", 10),
-    step(PROFILE, "profile --all", 35),
-    step("options", "bench options", 65),
-    step("memory", "bench memory", 110),
-    step("latency", "latency", 25),
-    step("deadlock", "latency --naive", 15),
-];
-const CHECK: &str = "check";
-const PROFILE: &str = "profile";
 
 /// Directories of reports begin with this.
 const PREFIX: &str = "report-";
@@ -107,7 +67,7 @@ pub(super) fn run(args: &ReportArgs) -> anyhow::Result<MeasuredRecords> {
             let given = given.display();
             return Err(usage(format!("--resume: {given} is not a directory")));
         }
-        Some(None) => newest_directory()?,
+        Some(None) => newest_directory(args.quiet)?,
     };
     let mut steps = STEPS.to_vec();
     if args.full {
@@ -118,8 +78,7 @@ pub(super) fn run(args: &ReportArgs) -> anyhow::Result<MeasuredRecords> {
         quiet: args.quiet,
     };
     if let Some(Some(given)) = &args.resume
-        && report.records().is_empty()
-        && !report.unfinished_path().exists()
+        && !report.is_begun()
     {
         let given = given.display();
         return Err(usage(format!(
@@ -131,12 +90,11 @@ pub(super) fn run(args: &ReportArgs) -> anyhow::Result<MeasuredRecords> {
         report.check_output(output)?;
     }
     // A file that can't be used must not be found out about after minutes.
-    let done = STEPS.iter().chain(&FURTHER);
-    let done = done.filter(|step| report.is_done(**step));
-    let done: Vec<PathBuf> = done.map(|step| report.record(*step)).collect();
-    super::parse(&done, true)
+    let done = report.done()?;
+    let records: Vec<PathBuf> = done.iter().map(|step| report.record(*step)).collect();
+    super::parse(&records, true)
         .map_err(|error| usage(format!("--resume: {}", full_message(&error))))?;
-    steps.retain(|step| !report.is_done(*step));
+    steps.retain(|step| !done.iter().any(|done| done.name == step.name));
     if let Some(at) = steps.iter().position(|step| step.name == PROFILE)
         && let Err(refused) = Sampling::find()
     {
@@ -166,12 +124,14 @@ fn new_directory() -> anyhow::Result<PathBuf> {
 }
 
 /// The directory of the newest report, by its name.
-fn newest_directory() -> anyhow::Result<PathBuf> {
+fn newest_directory(quiet: bool) -> anyhow::Result<PathBuf> {
     let entries = fs::read_dir(DIRECTORY).into_iter().flatten().flatten();
     let paths = entries.map(|entry| entry.path());
     let is_report = |path: &PathBuf| {
         let name = path.file_name().and_then(|name| name.to_str());
-        path.is_dir() && name.is_some_and(|name| name.starts_with(PREFIX))
+        let directory = path.clone();
+        name.is_some_and(|name| name.starts_with(PREFIX))
+            && ReportRun { directory, quiet }.is_begun()
     };
     let newest = paths.filter(is_report).max();
     newest.ok_or_else(|| usage(format!("--resume: there is no report in ./{DIRECTORY}")))
@@ -235,15 +195,18 @@ impl ReportRun {
         Ok(())
     }
 
-    /// Of two records of a command keeps one: the second if the command is finished, else the larger
-    /// one, which has more rounds.
+    /// Of two records of a command keeps one: the second if the command is finished, or if the first is none of it, else
+    /// the larger one, which has more rounds.
     fn keep_one(&self, step: RecordedCommand, is_finished: bool) -> anyhow::Result<()> {
         let (first, second) = (self.record(step), self.second_record(step));
         let size = |path| fs::metadata(path).map_or(0, |metadata| metadata.len());
         if size(&second) == 0 {
             return Ok(());
         }
-        if is_finished || size(&second) >= size(&first) {
+        let is_record =
+            |path| matches!(step.state_of(path), Ok(state) if state != RecordState::Foreign);
+        let is_longer = size(&second) >= size(&first) || !is_record(&first);
+        if is_finished || is_record(&second) && is_longer || !first.exists() {
             fs::rename(&second, &first)
                 .with_context(|| format!("cannot rename {}", second.display()))
         } else {
@@ -296,9 +259,34 @@ impl ReportRun {
         all.filter(|path| path.exists()).collect()
     }
 
-    /// Whether the record of a command is there and complete.
-    fn is_done(&self, step: RecordedCommand) -> bool {
-        self.record(step).exists() && !self.unfinished().contains(step.name)
+    /// Whether something was measured, or begun to be.
+    fn is_begun(&self) -> bool {
+        !self.records().is_empty() || self.unfinished_path().exists()
+    }
+
+    /// The commands whose records are there and complete.
+    fn done(&self) -> anyhow::Result<Vec<RecordedCommand>> {
+        let unfinished = self.unfinished();
+        let mut done = Vec::new();
+        for step in STEPS.iter().chain(&FURTHER) {
+            let record = self.record(*step);
+            if !record.exists() || unfinished.contains(step.name) {
+                continue;
+            }
+            match step.state_of(&record) {
+                Ok(RecordState::Complete) => done.push(*step),
+                Ok(RecordState::Interrupted) => {}
+                Ok(RecordState::Foreign) => {
+                    return Err(usage(format!(
+                        "--resume: {} is no record of 'pipespeed {}': move it away",
+                        record.display(),
+                        step.words
+                    )));
+                }
+                Err(error) => return Err(usage(format!("--resume: {error}"))),
+            }
+        }
+        Ok(done)
     }
 
     fn say(&self, line: &str) {
@@ -478,6 +466,10 @@ mod tests {
             quiet: true,
         };
         let step = STEPS[0];
+        let record = |notes: &str| {
+            let header = r#""kind": "check", "schema_version": 3, "interrupted": "SIGINT""#;
+            format!(r#"{{{header}, "notes": "{notes}"}}"#)
+        };
         let keep = |first: &str, second: &str, is_finished| {
             fs::write(report.record(step), first).unwrap();
             fs::write(report.second_record(step), second).unwrap();
@@ -485,9 +477,17 @@ mod tests {
             assert!(!report.second_record(step).exists());
             fs::read_to_string(report.record(step)).unwrap()
         };
-        assert_eq!(keep("ten rounds", "two", false), "ten rounds");
-        assert_eq!(keep("two", "ten rounds", false), "ten rounds");
-        assert_eq!(keep("interrupted by SIGINT", "all", true), "all");
+        let (long, short) = (&*record("ten rounds"), &*record("two"));
+        assert_eq!(keep(long, short, false), long);
+        assert_eq!(keep(short, long, false), long);
+        assert_eq!(keep(long, "all", true), "all");
+        // A damaged one, and one of another command, are worth less than either.
+        let damaged = &long[..long.len() - 2];
+        let foreign = &long.replace("\"check\"", "\"latency\"");
+        for other in [damaged, foreign] {
+            assert_eq!(keep(other, short, false), short);
+            assert_eq!(keep(short, other, false), short);
+        }
         // Only the second one is left.
         fs::remove_file(report.record(step)).unwrap();
         fs::write(report.second_record(step), "all").unwrap();

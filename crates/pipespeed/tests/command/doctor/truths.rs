@@ -2,6 +2,7 @@
 
 mod children;
 mod given;
+mod threads;
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -1,6 +1,7 @@
 //! Stages that pause.
 
 use super::*;
+use crate::sample::IdleMover;
 
 #[test]
 fn stage_that_pauses_while_the_bottleneck_waits_for_it_may_limit_the_rate() {
@@ -143,4 +144,19 @@ fn one_of_several_that_pause_beside_each_other_is_named() {
         let bottleneck = only_pace(&findings);
         assert!((2..2 + count).contains(&bottleneck.stage.pid), "{count}");
     }
+}
+
+/// Another thread of it computes.
+#[test]
+fn stage_whose_idle_thread_moves_the_data_may_be_limited_by_that() {
+    let mut stages = chain(&[(0.02, 0.98, 0.0), (0.97, 0.0, 0.0)]);
+    stages[1].mover = Some(IdleMover {
+        outside: Outside::Timer,
+        share: 0.96,
+    });
+    let findings = found(stages);
+    let bottleneck = only_pace(&findings);
+    let limiter = bottleneck.limiter.as_ref().unwrap();
+    assert_eq!((bottleneck.verb(), limiter.stage.pid), ("may be", 2));
+    assert_eq!((limiter.outside, limiter.share), (Outside::Timer, 0.96));
 }

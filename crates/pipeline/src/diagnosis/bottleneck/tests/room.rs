@@ -21,8 +21,11 @@ fn size_of_the_pipes_next_to_the_stage_is_seen() {
     assert_eq!(room(Some(65536), 8192), Room::Usual);
     let emptied = Room::Emptied { capacity: 65536 };
     assert_eq!(room(Some(65536), 65000), emptied);
-    // It reads rarely, and never waits.
-    assert_eq!(room_of(Some(65536), 65000, 100), Room::Usual);
+    // It reads rarely, and each read may cost it more time than the bytes do.
+    assert_eq!(room_of(Some(65536), 65000, 100), emptied);
+    // A pipe may be full of pages that are not, or the stage may read elsewhere, too.
+    assert_eq!(room_of(Some(65536), 33600, 100), Room::Unknown);
+    assert_eq!(room_of(Some(65536), 32768, 100), Room::Usual);
     // It pauses after each read.
     let mut stages = chain(&[(0.0, 1.0, 0.0), (0.01, 0.0, 0.0)]);
     stages[1].shares.elsewhere = 0.99;

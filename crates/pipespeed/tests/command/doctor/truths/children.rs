@@ -120,39 +120,3 @@ fn who_was_left_in_the_background_is_left_out() {
     let expected = ["WAITING FOR a timer: sh", "for a timer", "it was left out"];
     assert_contains(&found.unwrap(), &expected);
 }
-
-/// The running time of a process, with that of threads that have ended, in seconds.
-fn ran(pid: u32) -> f64 {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
-    let (_, fields) = stat.rsplit_once(") ").unwrap();
-    let fields: Vec<&str> = fields.split(' ').collect();
-    let ticks: f64 = fields[11].parse::<f64>().unwrap() + fields[12].parse::<f64>().unwrap();
-    ticks / rustix::param::clock_ticks_per_second() as f64
-}
-
-/// A program that starts a thread for each task, as samtools sort does.
-#[test]
-fn threads_that_have_ended_ran_too() {
-    if !has_python("import hashlib") {
-        return;
-    }
-    let mut group = Group::default();
-    let code = "import sys, threading, hashlib\n\
-                def work(): hashlib.pbkdf2_hmac('sha256', b'a', b'b', 100000)\n\
-                while sys.stdin.buffer.read(1 << 20):\n \
-                t = threading.Thread(target=work); t.start(); t.join(); print(1)";
-    let pipeline = group.script(&format!(
-        "cat /dev/zero | python3 -c \"{code}\" | cat >/dev/null; :"
-    ));
-    let python = child(pipeline, "python3");
-    let found = eventually(|| {
-        let (began, before) = (std::time::Instant::now(), ran(python));
-        let (text, record, _) = examine(pipeline, python);
-        let share = (ran(python) - before) / began.elapsed().as_secs_f64();
-        let runs = number(&process(&record, python)["shares"]["runs"]);
-        assert!((runs - share).abs() < 0.15, "{share}: {text}");
-        let bottleneck = bottleneck(&record)?;
-        (bottleneck["stage"]["pid"] == python).then_some(())
-    });
-    found.expect("python is the bottleneck");
-}
