@@ -240,6 +240,15 @@ fn a_resumed_report_measures_only_what_is_missing_or_unfinished() {
     // With nothing left to measure it is the page alone.
     let again = records.pipespeed("report --resume=before -o -");
     assert_eq!(again.succeeded_in_silence().out, text);
+    // Also where the list of the unfinished ones was lost, as by copying the records.
+    let path = directory.join("check.json");
+    let check = fs::read_to_string(&path).unwrap();
+    let kind = "\"kind\": \"check\",";
+    let interrupted = check.replacen(kind, &format!("{kind} \"interrupted\": \"SIGINT\","), 1);
+    fs::write(&path, interrupted).unwrap();
+    let outcome = records.pipespeed("report --resume=before").succeeded();
+    says(&outcome.err, &["measuring check: about"]);
+    assert!(!fs::read_to_string(&path).unwrap().contains("SIGINT"));
 }
 
 /// Starts a report and waits until it measures the ladder, which takes a minute.
@@ -362,7 +371,16 @@ fn a_resumed_report_refuses_foreign_files_before_it_measures() {
     fs::write(directory.join("sizes.json"), "{}").unwrap();
     let outcome = records.pipespeed("report --resume=before");
     outcome.refused(2, &["--resume: before/sizes.json", "not a record"]);
+    fs::copy(directory.join("touched.json"), directory.join("sizes.json")).unwrap();
+    let outcome = records.pipespeed("report --resume=before");
+    let words = "before/sizes.json is no record of 'pipespeed bench sizes --quick': move it away";
+    outcome.refused(2, &["--resume: ", words]);
     fs::remove_file(directory.join("sizes.json")).unwrap();
+    let notes = records.0.path().join("pipespeed-results/report-notes");
+    fs::create_dir_all(&notes).unwrap();
+    fs::write(notes.join("notes.txt"), "mine").unwrap();
+    let outcome = records.pipespeed("report --resume");
+    outcome.refused(2, &["--resume: there is no report in"]);
     let unfinished = directory.join("unfinished");
     fs::write(&unfinished, b"\xffmy notes\n").unwrap();
     let outcome = records.pipespeed("report --resume=before");
