@@ -236,6 +236,9 @@ pub struct Children {
     /// Whether most of them lived no longer than from one sample to the next: what they do at their
     /// beginning and end was hardly seen, so that the shares are uncertain.
     pub are_short: bool,
+    /// Whether one of these is not a child itself, but below one that waits for it.
+    #[serde(skip)]
+    pub are_descendants: bool,
 }
 
 impl Children {

@@ -96,7 +96,7 @@ pub fn describe_bottleneck(bottleneck: &Bottleneck, has_small_calls: bool) -> Bo
 pub(super) fn waits_for(bottleneck: &Bottleneck) -> Option<String> {
     if let Some(children) = &bottleneck.children {
         return Some(match children.names.first() {
-            Some(name) => format!("its child {name}"),
+            Some(name) => format!("its {} {name}", kinship(children)),
             None => "its children".to_owned(),
         });
     }
@@ -112,9 +112,9 @@ pub(super) fn waits_for(bottleneck: &Bottleneck) -> Option<String> {
 /// their shares.
 fn own_waits(bottleneck: &Bottleneck, least: f64) -> Vec<(String, f64)> {
     let children = bottleneck.also_awaited.as_ref();
-    let child = children.and_then(|children| children.names.first());
+    let child = children.and_then(|children| Some((kinship(children), children.names.first()?)));
     let name = |outside| match (outside, child, &bottleneck.peer) {
-        (Outside::Child, Some(child), _) => format!("its child {child}"),
+        (Outside::Child, Some((kinship, child)), _) => format!("its {kinship} {child}"),
         (Outside::Socket, _, Some(peer)) => format!("a socket of {}", full(peer)),
         _ => outside.name().to_owned(),
     };
@@ -177,18 +177,36 @@ pub(super) fn describe_children(children: &Children) -> String {
     format!("waits for {}", name_children(children))
 }
 
+/// What one of these is to who waits for it.
+fn kinship(children: &Children) -> &'static str {
+    if children.are_descendants {
+        "descendant"
+    } else {
+        "child"
+    }
+}
+
+/// The same of several.
+fn kinships(children: &Children) -> &'static str {
+    if children.are_descendants {
+        "descendants"
+    } else {
+        "children"
+    }
+}
+
 /// `its child sleep, which waits for a timer 94 % of the time`.
 pub(super) fn name_children(children: &Children) -> String {
     let names = &children.names[..];
     let (who, is_one) = match names {
         [] => ("its children".to_owned(), false),
-        [only] => (format!("its child {only}"), true),
+        [only] => (format!("its {} {only}", kinship(children)), true),
         [_, _] | [_, _, _] => (
-            format!("its children {}", list(names.iter().cloned())),
+            format!("its {} {}", kinships(children), list(names.iter().cloned())),
             false,
         ),
         [first, second, ..] => (
-            format!("its children ({first}, {second} and others)"),
+            format!("its {} ({first}, {second} and others)", kinships(children)),
             false,
         ),
     };

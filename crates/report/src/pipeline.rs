@@ -82,6 +82,11 @@ pub fn profile_pipeline(
 /// The bars of a stage, and what it waits for.
 fn bars_and_waits(stage: &StageProfile, style: Style) -> String {
     let mut block = style.heading(&stage.end.role);
+    if !stage.is_timed {
+        let text = "too short to divide its time: what it did after the last look at it, or in children that lived between \
+                    two looks, was not seen";
+        return block + &format!("\n{}", style.sentence(text));
+    }
     let bars = bars(
         &basis(stage),
         &stage.end,
@@ -157,7 +162,9 @@ fn table(pipeline: &PipelineProfile, style: Style) -> String {
         let delayed = stage.end.share(CostGroup::RunDelay);
         let asleep = stage.end.share(CostGroup::Asleep);
         let usage = &stage.end.usage;
-        let times = if usage.cpu_s + usage.run_delay_s > MAX_BUSY * usage.wall_s {
+        let times = if !stage.is_timed {
+            ["?", "?", "?"].map(str::to_owned)
+        } else if usage.cpu_s + usage.run_delay_s > MAX_BUSY * usage.wall_s {
             let times = |seconds: f64| format!("x{}", fixed(seconds / usage.wall_s, 1));
             [times(usage.cpu_s), times(usage.run_delay_s), "?".to_owned()]
         } else {
@@ -347,6 +354,14 @@ mod tests {
             .unwrap();
         let cells: Vec<&str> = row.split_whitespace().collect();
         assert!(cells.contains(&"?") && cells.contains(&"-"), "{row}");
+    }
+
+    #[test]
+    fn times_of_a_stage_that_lived_for_too_short_are_not_shown() {
+        let text = changed(|pipeline| pipeline.stages[1].is_timed = false);
+        let row = text.lines().find(|line| line.starts_with("2: filter"));
+        assert_eq!(row.unwrap().matches(" ?").count(), 4, "{text}");
+        assert!(text.contains("too short to divide its time"), "{text}");
     }
 
     #[test]

@@ -134,6 +134,7 @@ fn stage(number: usize, command: &str, bytes: [Option<u64>; 2], end: EndProfile)
         given_bytes: bytes[1],
         waits: Vec::new(),
         seen_asleep: 0,
+        is_timed: true,
         end: EndProfile {
             role: format!("{number}: {command}"),
             ..end

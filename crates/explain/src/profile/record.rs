@@ -94,6 +94,10 @@ pub struct StageProfile {
     pub wall_s: f64,
     /// Processor time of all its processes, in seconds.
     pub cpu_s: f64,
+    /// Whether its processor time is known to a twentieth of its wall time: what a process does after the last look before
+    /// its end, and what children do that end between two looks, is not seen.
+    #[serde(default = "is_known")]
+    pub is_timed: bool,
     /// Its usage in phases without sampling; null if they are too short, or its processes too
     /// short-lived, to compare them with the others.
     pub usage_unsampled: Option<ResourceUsage>,
@@ -109,6 +113,11 @@ pub struct StageProfile {
     /// those taken, for the first stage those given, 0 if unknown.
     #[serde(flatten)]
     pub end: EndProfile,
+}
+
+/// Records of before don't say that a stage is not timed.
+fn is_known() -> bool {
+    true
 }
 
 /// How a process ended.

@@ -74,6 +74,13 @@ pub enum Problem {
     Damaged(String),
 }
 
+impl Problem {
+    /// Whether it may be the beginning of a record.
+    pub fn is_cut_off(&self) -> bool {
+        matches!(self, Problem::Empty | Problem::Truncated(_))
+    }
+}
+
 /// What is wrong and where, in plain words: without the names of Rust's types.
 fn found(error: &serde_json::Error) -> String {
     let text = error.to_string();

@@ -60,6 +60,7 @@ fn reader_whose_children_wait_for_the_bottleneck_leaves_nothing_unread() {
             on: blocked.on.clone(),
             processors: 0.1,
             are_short: true,
+            are_descendants: false,
         });
         let mut gzip = busy(process(3, "gzip", vec![reads(0, 8)]), runs, 0.0, 1.0 - runs);
         gzip.on.retain(|on| on.side == LinkSide::Input);

@@ -368,6 +368,7 @@ mod tests {
             on: Vec::new(),
             processors: 0.0,
             are_short: false,
+            are_descendants: false,
         };
         let child = BTreeMap::from([(Outside::Child, 1.0)]);
         for has_ended in [false, true] {

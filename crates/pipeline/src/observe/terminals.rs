@@ -228,6 +228,7 @@ mod tests {
                 on: Vec::new(),
                 processors: runs,
                 are_short: false,
+                are_descendants: false,
             });
             leave_attended(std::slice::from_mut(&mut holder));
             assert_eq!(holder.shares.elsewhere, 1.0);

@@ -179,6 +179,7 @@ impl ChildTally {
             let states: Vec<&ThreadState> = child.states.iter().collect();
             let named = slice.names.entry(child.name.clone()).or_default();
             named.each.add(&states);
+            named.below += u32::from(child.line.len() > 1);
         }
         if let Some(child) = seen.iter().find(|child| does(child) == together) {
             slice.names.entry(child.name.clone()).or_default().decided += 1;

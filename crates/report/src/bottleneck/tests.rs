@@ -109,6 +109,7 @@ fn children(names: &[&str], shares: Shares) -> Children {
         on: Vec::new(),
         processors: shares.runs * 1.5,
         are_short: false,
+        are_descendants: false,
     }
 }
 
@@ -129,6 +130,34 @@ fn children_are_named_with_what_they_do() {
     ];
     let texts = texts.map(|children| text(|bottleneck| bottleneck.children = Some(children)));
     insta::assert_snapshot!(texts.join("\n"));
+}
+
+/// `xargs sh -c 'sleep 1'`.
+#[test]
+fn what_is_below_a_child_is_called_a_descendant() {
+    let sleeps = Shares {
+        elsewhere: 0.94,
+        ..Shares::default()
+    };
+    let texts = [vec!["sleep"], vec!["a", "b"], vec!["a", "b", "c", "d"]].map(|names| {
+        text(|bottleneck| {
+            let mut below = children(&names, sleeps);
+            below.are_descendants = true;
+            bottleneck.children = Some(below);
+        })
+    });
+    assert!(
+        texts[0].contains("waits for its descendant sleep, which"),
+        "{texts:?}"
+    );
+    assert!(
+        texts[1].contains("its descendants a and b, which"),
+        "{texts:?}"
+    );
+    assert!(
+        texts[2].contains("its descendants (a, b and others)"),
+        "{texts:?}"
+    );
 }
 
 #[test]
@@ -185,6 +214,7 @@ fn each_of_several_remedies_has_one_comma() {
                 on: Vec::new(),
                 processors: 0.7,
                 are_short,
+                are_descendants: false,
             });
         })
     };

@@ -96,6 +96,8 @@ pub struct Member {
     /// The most that it may have moved after it was last looked at. It can't be told for one without
     /// a known ancestor.
     pub(super) missed: Bytes,
+    /// For how long it may have run after it was last looked at.
+    pub(super) missed_time: Duration,
     pub(super) has_ended: bool,
 }
 
@@ -209,6 +211,11 @@ impl Member {
         self.missed
     }
 
+    /// For how long it may have run after it was last looked at.
+    pub fn missed_time(&self) -> Duration {
+        self.missed_time
+    }
+
     /// Those of its bytes that children moved which were not seen, through whatever pipes.
     pub fn unseen(&self) -> Bytes {
         let own = self.own_bytes();
@@ -314,6 +321,7 @@ impl Member {
 
     fn add_samples_of(&mut self, other: Member) {
         self.seen = self.seen.max(other.seen);
+        self.missed_time += other.missed_time;
         self.chains.append(other.chains);
         self.weight_seen += other.weight_seen;
         self.weight_unseen += other.weight_unseen;

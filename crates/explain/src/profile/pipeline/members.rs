@@ -139,6 +139,7 @@ impl Members {
             });
             if let Some(member) = self.living.get_mut(&pid) {
                 member.missed = missed;
+                member.missed_time = now().saturating_sub(member.seen);
             }
         }
         for member in self.living.values_mut() {

@@ -23,6 +23,9 @@ const MIN_UNSAMPLED: f64 = 0.2;
 /// processes may start and end unseen.
 const MIN_SEEN: f64 = 0.9;
 
+/// Of the time of a stage, at most this share may be unknown.
+const MAX_UNKNOWN: f64 = 0.05;
+
 /// Makes the record.
 pub fn record(command: &str, ran: RunOutcome, sampling: Option<&Sampling>) -> PipelineProfile {
     let (mut stages, rest, others) = stages::find(ran.members);
@@ -127,6 +130,15 @@ fn profile(
     let [taken, given] = volumes[0];
     let is_comparable =
         unsampled.wall_s >= MIN_UNSAMPLED * all.wall_s && sampled.wall_s > 0.0 && seen >= MIN_SEEN;
+    let unseen_samples = chains.samples as f64 * (1.0 - seen);
+    let unseen = stage.unseen.as_secs_f64();
+    let guessed = if unseen_samples < MIN_SAMPLES as f64 {
+        unseen
+    } else {
+        0.0
+    };
+    let unknown = member.missed_time().as_secs_f64() + guessed;
+    let is_timed = unknown <= MAX_UNKNOWN * all.wall_s;
     let mut end = end_profile(
         role,
         scope,
@@ -143,6 +155,7 @@ fn profile(
         writes_to: stage.after.first().map(|at| at + 1),
         wall_s: all.wall_s,
         cpu_s: all.cpu_s,
+        is_timed,
         usage_unsampled: is_comparable.then_some(unsampled),
         taken_bytes: taken,
         given_bytes: given,
@@ -199,6 +212,34 @@ mod tests {
         // It can't be negative, and a few samples divide nothing.
         assert_eq!(unseen(1000, 3), [0, 0]);
         assert_eq!(unseen(50, 12), [0, 0]);
+    }
+
+    #[test]
+    fn a_stage_is_timed_if_little_of_its_time_is_unknown() {
+        let is_timed = |wall: u64, missed: u64, guessed: u64, weight_unseen: u64| {
+            let mut stage = MergedStage::new(member(1, "sh", [1, 2], Vec::new()));
+            stage.usage.wall = Duration::from_millis(wall);
+            stage.unseen = Duration::from_millis(guessed);
+            stage.member.missed_time = Duration::from_millis(missed);
+            (stage.member.weight_seen, stage.member.weight_unseen) = (1000, weight_unseen);
+            let chains = Chains {
+                samples: 1000,
+                ..Chains::default()
+            };
+            profile(
+                "1: sh",
+                stage,
+                chains,
+                [[None; 2]; 3],
+                EventScope::Processors,
+            )
+            .is_timed
+        };
+        assert!(is_timed(1000, 19, 0, 0));
+        assert!(!is_timed(112, 19, 0, 0));
+        // The time of unseen children, by 10 samples and by 500.
+        assert!(!is_timed(1000, 19, 200, 10));
+        assert!(is_timed(1000, 19, 200, 1000));
     }
 
     #[test]

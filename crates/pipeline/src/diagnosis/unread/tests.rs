@@ -92,6 +92,7 @@ fn a_parent_that_waits_for_another_child_may_read_on() {
             on: Vec::new(),
             processors: 0.0,
             are_short: false,
+            are_descendants: false,
         });
         parent
     };
@@ -135,6 +136,7 @@ fn who_reads_another_stream_of_a_child_that_waits_does_not_read_on() {
             on: Vec::new(),
             processors: 0.0,
             are_short: false,
+            are_descendants: false,
         });
         parent
     };

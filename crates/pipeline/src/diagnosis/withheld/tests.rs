@@ -401,6 +401,7 @@ fn a_shell_does_not_wait_for_what_it_runs_in_the_background() {
         on: Vec::new(),
         processors: 0.0,
         are_short: false,
+        are_descendants: false,
     });
     assert_eq!(waited_for(&shell), [3]);
 }
@@ -479,6 +480,7 @@ fn who_waits_for_a_child_that_works_withholds_no_end() {
                 on: Vec::new(),
                 processors: runs,
                 are_short: false,
+                are_descendants: false,
             }),
             ..frozen(own, on_child())
         }

@@ -35,6 +35,8 @@ pub(crate) struct ChildSlice {
 pub(super) struct NamedChildren {
     /// How often one decided what they did together.
     pub(super) decided: u32,
+    /// How often one was seen below a child that waited for it.
+    pub(super) below: u32,
     /// What each did by itself.
     pub(super) each: StateCounts,
     pub(super) ran: Duration,
@@ -60,6 +62,7 @@ impl ChildSlice {
         for (name, theirs) in &other.names {
             let named = self.names.entry(name.clone()).or_default();
             named.decided += theirs.decided;
+            named.below += theirs.below;
             named.each.merge(&theirs.each);
             named.ran += theirs.ran;
             named.delayed += theirs.delayed;
@@ -137,7 +140,9 @@ impl ChildSlice {
             None if is_awake => self.main_names(|named| named.busy().as_secs_f64()),
             None => self.main_names(|named| f64::from(named.decided)),
         };
+        let are_below = |name: &String| self.names.get(name).is_some_and(|named| named.below > 0);
         Some(Children {
+            are_descendants: names.iter().any(are_below),
             names,
             awaited: self.awaited.clone(),
             shares,

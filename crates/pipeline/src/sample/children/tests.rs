@@ -52,9 +52,13 @@ fn children_of(script: &str, all: usize, awaited: usize) -> ChildTally {
 
 #[test]
 fn a_sleeping_child_below_shells_is_named_with_its_timer() {
-    for script in ["sleep 1000; :", "(sleep 1000; :); :"] {
+    for (script, is_below) in [("sleep 1000; :", false), ("(sleep 1000; :); :", true)] {
         let tally = children_of(script, 1, 1);
         assert!(tally.slice.names.contains_key("sleep"), "{tally:?}");
+        let found = tally
+            .slice(Duration::ZERO)
+            .observed(50, Duration::from_secs(1), &LIMITS);
+        assert_eq!(found.unwrap().are_descendants, is_below, "{script}");
     }
 }
 

@@ -163,6 +163,34 @@ fn resolved(path: &Path) -> Option<PathBuf> {
     Some(directory.join(path.file_name()?))
 }
 
+/// What the record of a command is, if there is one. That of an unfinished one may be cut off.
+///
+/// # Errors
+/// It is something else, which is not to be replaced.
+fn own_record(
+    step: RecordedCommand,
+    path: &Path,
+    is_unfinished: bool,
+) -> anyhow::Result<Option<RecordState>> {
+    let Ok(metadata) = fs::metadata(path) else {
+        return Ok(None);
+    };
+    let foreign = |is: &str| {
+        let path = path.display();
+        let words = step.words;
+        usage(format!(
+            "--resume: {path} is no {is} of 'pipespeed {words}': move it away"
+        ))
+    };
+    ensure!(metadata.is_file(), foreign("file"));
+    match step.state_of(path) {
+        Ok(RecordState::Foreign) => Err(foreign("record")),
+        Ok(state) => Ok(Some(state)),
+        Err(error) if is_unfinished && error.problem.is_cut_off() => Ok(None),
+        Err(error) => Err(usage(format!("--resume: {error}"))),
+    }
+}
+
 /// A report being measured.
 struct ReportRun {
     directory: PathBuf,
@@ -206,12 +234,21 @@ impl ReportRun {
         let is_record =
             |path| matches!(step.state_of(path), Ok(state) if state != RecordState::Foreign);
         let is_longer = size(&second) >= size(&first) || !is_record(&first);
-        if is_finished || is_record(&second) && is_longer || !first.exists() {
-            fs::rename(&second, &first)
-                .with_context(|| format!("cannot rename {}", second.display()))
-        } else {
-            fs::remove_file(&second).with_context(|| format!("cannot remove {}", second.display()))
+        let is_second = is_finished || is_record(&second) && is_longer || !first.exists();
+        if is_second {
+            // The first may be a link, which stays one.
+            let bytes =
+                fs::read(&second).with_context(|| format!("cannot read {}", second.display()))?;
+            Destination::open(&first)?.save(&bytes)?;
         }
+        fs::remove_file(&second).with_context(|| format!("cannot remove {}", second.display()))?;
+        let (first, second) = (first.display(), second.display());
+        self.say(&if is_second {
+            format!("{second} is now {first}")
+        } else {
+            format!("{second} has fewer rounds than {first}, and was removed")
+        });
+        Ok(())
     }
 
     fn unfinished_path(&self) -> PathBuf {
@@ -269,21 +306,11 @@ impl ReportRun {
         let unfinished = self.unfinished();
         let mut done = Vec::new();
         for step in STEPS.iter().chain(&FURTHER) {
-            let record = self.record(*step);
-            if !record.exists() || unfinished.contains(step.name) {
-                continue;
-            }
-            match step.state_of(&record) {
-                Ok(RecordState::Complete) => done.push(*step),
-                Ok(RecordState::Interrupted) => {}
-                Ok(RecordState::Foreign) => {
-                    return Err(usage(format!(
-                        "--resume: {} is no record of 'pipespeed {}': move it away",
-                        record.display(),
-                        step.words
-                    )));
-                }
-                Err(error) => return Err(usage(format!("--resume: {error}"))),
+            let is_unfinished = unfinished.contains(step.name);
+            let state = own_record(*step, &self.record(*step), is_unfinished)?;
+            own_record(*step, &self.second_record(*step), true)?;
+            if state == Some(RecordState::Complete) && !is_unfinished {
+                done.push(*step);
             }
         }
         Ok(done)

@@ -214,7 +214,7 @@ fn a_resumed_report_measures_only_what_is_missing_or_unfinished() {
     let names = ["ladder", "touched", "sizes", "channels", "changes"];
     let texts = || names.map(|name| fs::read(directory.join(format!("{name}.json"))).unwrap());
     let before = texts();
-    fs::write(directory.join("check.json"), "half a rec").unwrap();
+    fs::write(directory.join("check.json"), "{\"kind\": \"che").unwrap();
     fs::write(directory.join("unfinished"), "check\n").unwrap();
     let outcome = records.pipespeed("report --resume=before").succeeded();
     says(
@@ -376,6 +376,24 @@ fn a_resumed_report_refuses_foreign_files_before_it_measures() {
     let words = "before/sizes.json is no record of 'pipespeed bench sizes --quick': move it away";
     outcome.refused(2, &["--resume: ", words]);
     fs::remove_file(directory.join("sizes.json")).unwrap();
+    // Also where that command has yet to be finished.
+    let unfinished = directory.join("unfinished");
+    fs::write(&unfinished, "sizes\n").unwrap();
+    for name in ["sizes.json", "sizes.again.json"] {
+        fs::write(directory.join(name), "my notes").unwrap();
+        let outcome = records.pipespeed("report --resume=before");
+        outcome.refused(2, &[&format!("--resume: before/{name}"), "not JSON"]);
+        assert_eq!(fs::read(directory.join(name)).unwrap(), b"my notes");
+        fs::remove_file(directory.join(name)).unwrap();
+    }
+    fs::create_dir(directory.join("sizes.json")).unwrap();
+    let outcome = records.pipespeed("report --resume=before");
+    outcome.refused(
+        2,
+        &["before/sizes.json is no file of 'pipespeed bench sizes"],
+    );
+    fs::remove_dir(directory.join("sizes.json")).unwrap();
+    fs::remove_file(unfinished).unwrap();
     let notes = records.0.path().join("pipespeed-results/report-notes");
     fs::create_dir_all(&notes).unwrap();
     fs::write(notes.join("notes.txt"), "mine").unwrap();

@@ -41,6 +41,7 @@ fn who_is_left_in_the_background_and_writes_nothing_is_no_bottleneck() {
             on: Vec::new(),
             processors: 0.0,
             are_short: false,
+            are_descendants: false,
         };
         let shell = Observed {
             io: Some(Io::default()),

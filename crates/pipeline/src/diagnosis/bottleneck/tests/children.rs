@@ -36,6 +36,7 @@ pub(super) fn shell(shares: Shares, on: Vec<OnLink>) -> Observed {
             on,
             processors: shares.runs,
             are_short: false,
+            are_descendants: false,
         }),
         ..frozen(process, child)
     }
@@ -185,6 +186,7 @@ fn loop_of_cats(runs: f64, queued: f64, blocked: f64) -> Observed {
         }],
         processors: runs,
         are_short: true,
+        are_descendants: false,
     });
     bash
 }
@@ -475,6 +477,7 @@ fn who_waits_for_busy_children_is_not_without_a_bottleneck() {
         on: Vec::new(),
         processors: runs,
         are_short: false,
+        are_descendants: false,
     };
     node.children = Some(children(0.1));
     assert_eq!(serves(&node), None);

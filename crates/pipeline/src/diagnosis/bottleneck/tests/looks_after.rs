@@ -61,6 +61,7 @@ fn who_polls_busy_children_is_not_said_to_wait_for_a_timer() {
             on: Vec::new(),
             processors: 0.33,
             are_short: true,
+            are_descendants: false,
         });
         let sort = busy(process(3, "sort", vec![reads(0, 2)]), 0.0, 0.0, 1.0);
         let found = bottlenecks(&observation(vec![parallel, sort]), &BTreeSet::new());

@@ -40,6 +40,7 @@ fn a_parent_does_nothing_besides_its_child_that_is_a_stage() {
         on: Vec::new(),
         processors: 0.5,
         are_short: false,
+        are_descendants: false,
     });
     stages.push(parent);
     let findings = found_beside(stages, &[0.5, 0.5, 0.0], &[0.01, 0.0], 1.0);

@@ -14,7 +14,7 @@ fn a_shell_is_named_with_what_its_children_do() {
         (
             "xargs",
             "yes x | xargs -P4 -I{} sh -c 'head -c 20000000 /dev/zero | md5sum' | cat".to_owned(),
-            "waits for its child",
+            "waits for its ",
         ),
         (
             "bash",

@@ -61,7 +61,7 @@ fn an_interrupted_pipeline_is_shown_and_leaves_no_process() {
         let shown = format!("then interrupted by {name}");
         assert!(outcome.out.contains(&shown), "{outcome:#?}");
         assert_eq!(json_file(&path)["interrupted"], name);
-        assert!(outcome.out.contains("sum "), "{outcome:#?}");
+        assert!(outcome.out.contains("\n1: yes "), "{outcome:#?}");
     }
 }
 

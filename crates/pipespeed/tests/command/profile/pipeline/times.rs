@@ -90,7 +90,7 @@ fn the_wall_time_of_a_sleeping_stage_is_the_whole() {
 
 #[test]
 fn few_samples_give_no_shares() {
-    let text = run_alone(profile("--no-save", "sleep 0.05"))
+    let text = run_alone(profile("--no-save", "sleep 1"))
         .succeeded()
         .unwrapped();
     assert!(text.contains("running (not divided)"), "{text}");
