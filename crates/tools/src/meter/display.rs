@@ -25,7 +25,7 @@ use super::json;
 use super::options::{MeterOptions, Show};
 use super::progress::Snapshot;
 use pipespeed_base::failure::is_reader_gone;
-use pipespeed_base::standard::{has_colours, is_ignored};
+use pipespeed_base::standard::{has_colours, is_closed, is_ignored};
 use pipespeed_base::text::without_error_numbers;
 
 /// Columns if the terminal's size is unknown.
@@ -270,6 +270,8 @@ impl MeterScreen {
     /// Not all was written: `WouldBlock` for lack of room, or another error.
     fn write(&mut self, text: &str) -> io::Result<()> {
         match &self.own {
+            // The standard library has opened /dev/null there.
+            None if is_closed(2) => Err(Errno::BADF.into()),
             None => Ok(self.plain.write(text.as_bytes()).map(|_| ())?),
             Some(own) if rustix::io::write(own, text.as_bytes())? == text.len() => Ok(()),
             Some(_) => Err(io::ErrorKind::WouldBlock.into()),

@@ -259,9 +259,15 @@ impl ReportRun {
     fn check_unfinished(&self) -> anyhow::Result<()> {
         let path = self.unfinished_path();
         let is_known = |name: &str| STEPS.iter().chain(&FURTHER).any(|step| step.name == name);
-        match fs::read_to_string(&path) {
-            Ok(text) if text.lines().all(is_known) => Ok(()),
+        // Reading a FIFO would wait.
+        let is_file = fs::metadata(&path).map(|metadata| metadata.is_file());
+        let is_list = || {
+            let text = fs::read_to_string(&path);
+            text.is_ok_and(|text| text.lines().all(is_known))
+        };
+        match is_file {
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+            Ok(true) if is_list() => Ok(()),
             _ => Err(usage(format!(
                 "--resume: {} is no list of a report's commands: move it away",
                 path.display()

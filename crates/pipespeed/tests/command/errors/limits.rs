@@ -348,6 +348,11 @@ fn standard_output_or_input_that_is_closed_is_handled() {
         closed(args, "1</dev/null").refused(2, &["standard output is open for reading only"]);
     }
     closed("check", "<&- 2>&-").succeeded();
+    // Its report is lost.
+    for option in ["-n", "--json"] {
+        let outcome = closed(&format!("meter {option} /dev/null"), "2>&-");
+        assert_eq!(outcome.code, Some(1), "{outcome:#?}");
+    }
     // The report on a command goes to standard error.
     let outcome = closed("doctor --time 0.2 -- true", "2>&-");
     assert_eq!(outcome.code, Some(2), "{outcome:#?}");

@@ -404,6 +404,10 @@ fn a_resumed_report_refuses_foreign_files_before_it_measures() {
     let outcome = records.pipespeed("report --resume=before");
     outcome.refused(2, &["--resume: before/unfinished is no list"]);
     assert_eq!(fs::read(&unfinished).unwrap(), b"\xffmy notes\n");
+    fs::remove_file(&unfinished).unwrap();
+    rustix::fs::mkfifoat(rustix::fs::CWD, &unfinished, rustix::fs::Mode::RUSR).unwrap();
+    let outcome = records.pipespeed("report --resume=before");
+    outcome.refused(2, &["--resume: before/unfinished is no list"]);
     fs::remove_file(unfinished).unwrap();
     // Nor does the page replace a record, also of one that is not measured yet.
     let link = records.0.path().join("page.html");
