@@ -362,6 +362,8 @@ mod tests {
         let row = text.lines().find(|line| line.starts_with("2: filter"));
         assert_eq!(row.unwrap().matches(" ?").count(), 4, "{text}");
         assert!(text.contains("too short to divide its time"), "{text}");
+        let last = "Too short to tell which stage is the bottleneck.";
+        assert!(text.trim_end().ends_with(last), "{text}");
     }
 
     #[test]

@@ -29,8 +29,20 @@ pub(super) struct BottleneckSentence<'a> {
     pub(super) stage: Option<&'a StageProfile>,
 }
 
-/// Finds the bottleneck.
+/// Finds the bottleneck, if the times of the stages are known.
 pub(super) fn bottleneck(pipeline: &PipelineProfile) -> BottleneckSentence<'_> {
+    let mut stages = pipeline.stages.iter();
+    if stages.any(|stage| is_present(stage, pipeline) && !stage.is_timed) {
+        return BottleneckSentence {
+            sentence: "Too short to tell which stage is the bottleneck.".to_owned(),
+            stage: None,
+        };
+    }
+    among_timed(pipeline)
+}
+
+/// Finds the bottleneck among stages whose times are known.
+fn among_timed(pipeline: &PipelineProfile) -> BottleneckSentence<'_> {
     let present: Vec<&StageProfile> = pipeline
         .stages
         .iter()

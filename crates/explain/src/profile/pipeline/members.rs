@@ -42,6 +42,8 @@ pub struct Members {
     look_ended: Duration,
     /// Whether the last phase was sampled.
     was_sampled: bool,
+    /// Whether the command's time is over.
+    is_over: bool,
 }
 
 impl Members {
@@ -82,6 +84,12 @@ impl Members {
             member.number = number;
         }
         (all, self.rest, self.others)
+    }
+
+    /// As [`look`](Self::look), once the command's time is over: what its processes did since does not count.
+    pub fn look_after_end(&mut self) {
+        self.is_over = true;
+        self.look();
     }
 
     /// Finds new processes, and examines all.
@@ -139,7 +147,9 @@ impl Members {
             });
             if let Some(member) = self.living.get_mut(&pid) {
                 member.missed = missed;
-                member.missed_time = now().saturating_sub(member.seen);
+                if !self.is_over {
+                    member.missed_time = now().saturating_sub(member.seen);
+                }
             }
         }
         for member in self.living.values_mut() {

@@ -184,7 +184,7 @@ impl Running {
             survivors = end_descendants(&Proc::default(), &self.others, Duration::ZERO);
         }
         // Now all have a status.
-        self.members.look();
+        self.members.look_after_end();
         let used = children_time().zip(used_before);
         Ok(RunOutcome {
             used: used.map(|(now, before)| now.saturating_sub(before)),
