@@ -176,7 +176,7 @@ impl Observed {
 pub struct IdleMover {
     /// What it waits for, most of the time.
     pub outside: Outside,
-    /// The share of samples in which it waits for something outside, but not for another thread.
+    /// The share of samples in which it waits for that.
     pub share: f64,
 }
 

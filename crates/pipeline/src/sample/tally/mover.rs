@@ -76,14 +76,17 @@ impl Tally {
             .map(|(_, bytes)| bytes)
             .sum();
         let (mover, _) = all.iter().max_by(|a, b| a.1.total_cmp(&b.1))?;
-        let (outside, _) = mover.outside.iter().max_by_key(|(_, count)| **count)?;
+        let (outside, longest) = mover.outside.iter().max_by_key(|(_, count)| **count)?;
         let waits: u32 = mover.outside.values().sum();
-        let share = f64::from(waits) / f64::from(self.counts.samples.max(1));
-        let is_found =
-            sum > 0.0 && by_busy <= MIN_MOVED * sum && is_idle(mover) && share >= MIN_IDLE;
+        let of_samples =
+            |count: u32| (f64::from(count) / f64::from(self.counts.samples.max(1))).min(1.0);
+        let is_found = sum > 0.0
+            && by_busy <= MIN_MOVED * sum
+            && is_idle(mover)
+            && of_samples(waits) >= MIN_IDLE;
         is_found.then_some(IdleMover {
             outside: *outside,
-            share: share.min(1.0),
+            share: of_samples(*longest),
         })
     }
 }
