@@ -9,6 +9,7 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use nix::sys::signal::{SigHandler, SigSet, Signal};
@@ -18,6 +19,7 @@ use rustix::process::{
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use tempfile::TempDir;
 
+use crate::procs::eventually;
 use crate::skip;
 
 /// User and group id of `nobody`.
@@ -437,4 +439,60 @@ fn unshare(namespace: &str) -> Command {
     }
     command.arg(namespace);
     command
+}
+
+/// A control group, removed by the end of the test: its processes must have ended by then.
+pub struct ControlGroup(PathBuf);
+
+impl ControlGroup {
+    /// A group of a controller with those of these settings that the version of the hierarchy has: files and texts.
+    /// Skips the test and returns `None` if that can't be made here.
+    pub fn new(controller: &str, settings: &[(&str, &str)]) -> Option<Self> {
+        let made = ControlGroup::make(controller, settings);
+        if made.is_none() {
+            skip("no control group can be made here");
+        }
+        made
+    }
+
+    fn make(controller: &str, settings: &[(&str, &str)]) -> Option<Self> {
+        let root = Path::new("/sys/fs/cgroup");
+        let parent = if root.join("cgroup.controllers").exists() {
+            let _ = fs::write(
+                root.join("cgroup.subtree_control"),
+                format!("+{controller}"),
+            );
+            root.to_owned()
+        } else {
+            let mut mounts = fs::read_dir(root).ok()?.flatten();
+            let has_controller = |name: &str| name.split(',').any(|name| name == controller);
+            mounts
+                .find(|mount| mount.file_name().to_str().is_some_and(has_controller))?
+                .path()
+        };
+        let name = format!("pipespeed-test-{}-{controller}", std::process::id());
+        let group = ControlGroup(parent.join(name));
+        fs::create_dir(&group.0).ok()?;
+        let mut is_limited = false;
+        for (file, text) in settings {
+            let file = group.0.join(file);
+            if file.exists() {
+                fs::write(file, text).ok()?;
+                is_limited = true;
+            }
+        }
+        is_limited.then_some(group)
+    }
+
+    /// Its directory.
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for ControlGroup {
+    fn drop(&mut self) {
+        // Its processes have just been killed.
+        eventually(|| fs::remove_dir(&self.0).ok());
+    }
 }

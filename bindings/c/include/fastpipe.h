@@ -87,7 +87,7 @@ typedef enum {
   /**
    * A signal whose handler was set without SA_RESTART ends a wait with -EINTR, as that of write(2), though
    * sometimes no signal came. If fastpipe_writer_write had accepted bytes by then, the next call returns -EINTR, at
-   * once. Without this flag waits go on.
+   * once. Without this flag, and under FASTPIPE_WAIT_SPIN, waits go on.
    */
   FASTPIPE_INTERRUPTIBLE = 8,
 } fastpipe_writer_flags;
@@ -97,8 +97,8 @@ typedef enum {
  */
 typedef enum {
   /**
-   * A signal whose handler was set without SA_RESTART ends a wait with -EINTR, as that of read(2). Without this flag
-   * waits go on.
+   * A signal whose handler was set without SA_RESTART ends a wait with -EINTR, as that of read(2), except
+   * under FASTPIPE_WAIT_SPIN. Without this flag waits go on.
    */
   FASTPIPE_READER_INTERRUPTIBLE = 1,
 } fastpipe_reader_flags;
@@ -109,7 +109,7 @@ typedef enum {
 typedef enum {
   /**
    * Only read and write: for inputs whose pages may change while they are in a pipe, as those of a file
-   * that is being modified.
+   * that is being modified, and for pipes that may have packets (O_DIRECT) after other bytes.
    */
   FASTPIPE_COPY_BYTES = 1,
   /**
@@ -501,7 +501,8 @@ int64_t fastpipe_copy(int input,
 
 /**
  * Sets *data and *length to the bytes that the last fastpipe_copy of this thread took from its input, and
- * that its output did not get, because it failed or progress ended it. *length is 0 if there are none: a file's
+ * that its output did not get: it failed, progress ended the copy, or they lie beyond the limit (of a pipe all
+ * may have to be read at once). *length is 0 if there are none: a file's
  * position is set back instead. Valid until the next fastpipe_copy of this thread.
  *
  * Returns 0, or -EINVAL.

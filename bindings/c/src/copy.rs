@@ -38,7 +38,7 @@ pub type fastpipe_progress_function =
 #[repr(C)]
 pub enum fastpipe_copy_flags {
     /// Only read and write: for inputs whose pages may change while they are in a pipe, as those of a file
-    /// that is being modified.
+    /// that is being modified, and for pipes that may have packets (O_DIRECT) after other bytes.
     FASTPIPE_COPY_BYTES = 1,
     /// Leave the output pipe's capacity as it is.
     FASTPIPE_COPY_KEEP_CAPACITY = 2,
@@ -130,7 +130,8 @@ pub unsafe extern "C" fn fastpipe_copy(
 }
 
 /// Sets *data and *length to the bytes that the last fastpipe_copy of this thread took from its input, and
-/// that its output did not get, because it failed or progress ended it. *length is 0 if there are none: a file's
+/// that its output did not get: it failed, progress ended the copy, or they lie beyond the limit (of a pipe all
+/// may have to be read at once). *length is 0 if there are none: a file's
 /// position is set back instead. Valid until the next fastpipe_copy of this thread.
 ///
 /// Returns 0, or -EINVAL.

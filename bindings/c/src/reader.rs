@@ -16,8 +16,8 @@ pub struct fastpipe_reader(Reader<Descriptor>);
 /// Flags of fastpipe_reader_options.
 #[repr(C)]
 pub enum fastpipe_reader_flags {
-    /// A signal whose handler was set without SA_RESTART ends a wait with -EINTR, as that of read(2). Without this flag
-    /// waits go on.
+    /// A signal whose handler was set without SA_RESTART ends a wait with -EINTR, as that of read(2), except
+    /// under FASTPIPE_WAIT_SPIN. Without this flag waits go on.
     FASTPIPE_READER_INTERRUPTIBLE = 1,
 }
 

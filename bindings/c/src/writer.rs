@@ -98,7 +98,7 @@ pub enum fastpipe_writer_flags {
     FASTPIPE_ALLOW_CLONE = 4,
     /// A signal whose handler was set without SA_RESTART ends a wait with -EINTR, as that of write(2), though
     /// sometimes no signal came. If fastpipe_writer_write had accepted bytes by then, the next call returns -EINTR, at
-    /// once. Without this flag waits go on.
+    /// once. Without this flag, and under FASTPIPE_WAIT_SPIN, waits go on.
     FASTPIPE_INTERRUPTIBLE = 8,
 }
 

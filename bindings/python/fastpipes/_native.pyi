@@ -140,7 +140,8 @@ def copy(
 
     progress is called with the number of bytes so far, at the start, every interval seconds, and at the end;
     False ends the copy. copy_bytes only reads and writes, for files that are being modified. If bytes
-    were taken and not delivered, the exception has them as `undelivered`.
+    were taken and not delivered, the exception has them as `undelivered`; so of a pipe that has to be read beyond
+    the limit, where splice(2) is refused or no descriptor is left.
 
     Both are as a Writer's file. What src has buffered, as after readline(), comes first; of a text file that is what its `buffer` has, not
     what it has decoded. To ask for it, Python may read a pipe or socket once, and waits for data before progress

@@ -1,7 +1,6 @@
 //! Copies between descriptors, and the sizes of pipes.
 
-use std::fs::File;
-use std::io::{self, Seek, Write};
+use std::io::{self, PipeReader};
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
@@ -9,7 +8,7 @@ use fastpipe::relay::{Activity, End, Flow, Options, Progress, RelayError, Relaye
 use fastpipe_handles::Descriptor;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
-use rustix::fs::{MemfdFlags, memfd_create};
+use rustix::pipe::{PipeFlags, fcntl_getpipe_size, fcntl_setpipe_size, pipe_with};
 
 use crate::errors::exception;
 use crate::open_file::OpenFile;
@@ -115,20 +114,27 @@ impl Watch {
         if bytes.is_empty() {
             return Ok(true);
         }
-        let file = memory_file(bytes).map_err(exception)?;
-        let done = self.relay(py, &file, output, &settings);
-        // What was not delivered is still in the file's buffer.
-        let given = match &done {
-            Ok(done) => done.given,
-            Err(error) => error.given,
-        };
-        read_ahead::take(buffered, given as usize)?;
-        self.before = given;
-        if let Some(raised) = self.raised.take() {
-            return Err(raised);
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            let (pipe, held) = pipe_of(rest).map_err(exception)?;
+            rest = &rest[held..];
+            let done = self.relay(py, &pipe, output, &settings);
+            // What was not delivered is still in the file's buffer.
+            let given = match &done {
+                Ok(done) => done.given,
+                Err(error) => error.given,
+            };
+            read_ahead::take(buffered, given as usize)?;
+            self.before += given;
+            if let Some(raised) = self.raised.take() {
+                return Err(raised);
+            }
+            let done = done.map_err(|error| exception(error.source))?;
+            if done.end == End::Stopped {
+                return Ok(false);
+            }
         }
-        let done = done.map_err(|error| exception(error.source))?;
-        Ok(done.end != End::Stopped)
+        Ok(true)
     }
 
     fn relay(
@@ -168,12 +174,11 @@ impl Watch {
     }
 }
 
-/// A file in memory, to be read from its start.
-fn memory_file(bytes: &[u8]) -> io::Result<File> {
-    let mut file = File::from(memfd_create("fastpipes", MemfdFlags::CLOEXEC)?);
-    file.write_all(bytes)?;
-    file.rewind()?;
-    Ok(file)
+/// A pipe with the first of the bytes, and how many it holds. RLIMIT_FSIZE limits files, also those in memory.
+fn pipe_of(bytes: &[u8]) -> io::Result<(PipeReader, usize)> {
+    let (reader, writer) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
+    let held = rustix::io::write(&writer, bytes)?;
+    Ok((PipeReader::from(reader), held))
 }
 
 /// The exception with the bytes that were taken and not given.
@@ -189,8 +194,6 @@ fn with_undelivered(py: Python<'_>, error: PyErr, undelivered: &[u8]) -> PyResul
 /// its size.
 #[pyfunction]
 pub(crate) fn set_pipe_size(file: &Bound<'_, PyAny>, size: usize) -> PyResult<usize> {
-    use rustix::pipe::{fcntl_getpipe_size, fcntl_setpipe_size};
-
     let file = OpenFile::new(file)?;
     let fd = file.descriptor();
     let failed = |errno: rustix::io::Errno| exception(errno.into());

@@ -63,6 +63,9 @@ static FIRST: AtomicI32 = AtomicI32::new(0);
 /// Whether a [`SignalFlag`] has shown the signal, so that the program deals with it.
 static IS_NOTICED: AtomicBool = AtomicBool::new(false);
 
+/// The child that a signal kills: see [`KilledBySignal`]. 0 if there is none.
+static AWAITED: AtomicI32 = AtomicI32::new(0);
+
 /// Whether the program deals with the first signal already.
 pub(crate) fn is_noticed() -> bool {
     IS_NOTICED.load(Ordering::Relaxed)
@@ -128,6 +131,9 @@ impl SignalFlag {
                     .signal
                     .store(number as usize, Ordering::SeqCst);
                 FIRST.store(number, Ordering::SeqCst);
+                if let Some(child) = Pid::from_raw(AWAITED.load(Ordering::SeqCst)) {
+                    let _ = kill_process(child, rustix::process::Signal::KILL);
+                }
                 let is_from_kernel = info.si_code == libc::SI_KERNEL;
                 self.received
                     .is_from_kernel
@@ -182,6 +188,29 @@ fn set(numbers: impl Iterator<Item = i32>) -> SigSet {
     }
     // SAFETY: the set is initialized.
     unsafe { SigSet::from_sigset_t_unchecked(set) }
+}
+
+/// A child for whose answers this process waits in calls that a signal doesn't end: the first one that is handled
+/// kills the child, which may be stopped, so that the wait ends. One at a time.
+#[derive(Debug)]
+pub struct KilledBySignal(());
+
+impl KilledBySignal {
+    /// Names the child, which must not be reaped before this is dropped.
+    ///
+    /// # Errors
+    /// There was a signal before.
+    pub fn watch(child: &Child) -> Result<Self, Interrupted> {
+        AWAITED.store(child.id() as i32, Ordering::SeqCst);
+        let watched = KilledBySignal(());
+        first_signal().map_or(Ok(watched), |signal| Err(Interrupted(signal)))
+    }
+}
+
+impl Drop for KilledBySignal {
+    fn drop(&mut self) {
+        AWAITED.store(0, Ordering::SeqCst);
+    }
 }
 
 /// The first signal received, with a descriptor that becomes readable. See the

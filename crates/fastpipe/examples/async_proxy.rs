@@ -2,7 +2,7 @@
 //!
 //! `cargo run --release --features tokio --example async_proxy 127.0.0.1:8080 127.0.0.1:80`
 
-use std::io;
+use std::io::{self, Write};
 use std::time::Duration;
 
 use fastpipe::tokio::copy_bidirectional;
@@ -22,7 +22,7 @@ async fn main() -> io::Result<()> {
             Ok((client, _)) => client,
             Err(error) => {
                 // As at the limit of descriptors: four for each connection.
-                eprintln!("{error}");
+                let _ = writeln!(io::stderr(), "{error}");
                 tokio::time::sleep(Duration::from_millis(100)).await;
                 continue;
             }
@@ -30,7 +30,7 @@ async fn main() -> io::Result<()> {
         let there = there.clone();
         tokio::spawn(async move {
             if let Err(error) = pass(client, &there).await {
-                eprintln!("{error}");
+                let _ = writeln!(io::stderr(), "{error}");
             }
         });
     }

@@ -2,7 +2,7 @@
 //!
 //! `cargo run --release --example proxy 127.0.0.1:8080 127.0.0.1:80`
 
-use std::io;
+use std::io::{self, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::thread;
 use std::time::Duration;
@@ -20,7 +20,7 @@ fn main() -> io::Result<()> {
             Ok(client) => client,
             Err(error) => {
                 // As at the limit of descriptors.
-                eprintln!("{error}");
+                let _ = writeln!(io::stderr(), "{error}");
                 thread::sleep(Duration::from_millis(100));
                 continue;
             }
@@ -28,7 +28,7 @@ fn main() -> io::Result<()> {
         let there = there.clone();
         thread::spawn(move || {
             if let Err(error) = pass(&client, &there) {
-                eprintln!("{error}");
+                let _ = writeln!(io::stderr(), "{error}");
             }
         });
     }

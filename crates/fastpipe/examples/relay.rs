@@ -4,7 +4,7 @@
 //! `yes | cargo run --release --example relay | head -c 20G > /dev/null`
 
 use std::error::Error;
-use std::io;
+use std::io::{self, Write};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -15,7 +15,8 @@ fn main() -> ExitCode {
     let outcome = relay(io::stdin(), io::stdout(), &options, |now| {
         // Without the bytes that are still in the output pipe.
         let read = now.given - now.unread.unwrap_or(0) as u64;
-        eprintln!("{:8} MiB by {}", read >> 20, now.technique);
+        // Where that can't be written, bytes are relayed all the same.
+        let _ = writeln!(io::stderr(), "{:8} MiB by {}", read >> 20, now.technique);
         Flow::Continue
     });
     match outcome {

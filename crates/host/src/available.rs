@@ -9,7 +9,7 @@ use std::path::Path;
 
 use pipespeed_base::size;
 
-use super::cgroup::{has_controller, own_groups, up_to_mount};
+use super::cgroup::{has_controller, parse_groups, up_to_mount};
 use super::memory::meminfo;
 use super::root::Root;
 
@@ -75,13 +75,18 @@ const V2: CgroupFiles = CgroupFiles {
     reclaimable: "inactive_file",
 };
 
-/// Reads the available memory; `None` if it is unknown.
+/// Reads the memory that is available to this process; `None` if it is unknown.
 pub fn available_memory(root: &Root) -> Option<Available> {
+    memory_left(root, &root.text("proc/self/cgroup").unwrap_or_default())
+}
+
+/// As [`available_memory`], for the processes in these control groups, given as the text of proc_pid_cgroup(5).
+pub fn memory_left(root: &Root, groups: &str) -> Option<Available> {
     let machine = meminfo(root, "MemAvailable").map(|bytes| Available {
         bytes,
         limit: "MemAvailable of /proc/meminfo",
     });
-    let groups = smallest_group(root).map(|bytes| Available {
+    let groups = smallest_group(root, groups).map(|bytes| Available {
         bytes,
         limit: "the limit of a control group",
     });
@@ -89,10 +94,10 @@ pub fn available_memory(root: &Root) -> Option<Available> {
     both.min_by_key(|available| available.bytes)
 }
 
-/// The minimum memory that our group or one above it has left.
-fn smallest_group(root: &Root) -> Option<u64> {
+/// The minimum memory that one of the groups or one above it has left.
+fn smallest_group(root: &Root, groups: &str) -> Option<u64> {
     let mut smallest = None;
-    for (controllers, path) in own_groups(root) {
+    for (controllers, path) in parse_groups(groups) {
         let (mount, files) = match &*controllers {
             "" => ("sys/fs/cgroup", &V2),
             _ if has_controller(&controllers, "memory") => ("sys/fs/cgroup/memory", &V1),

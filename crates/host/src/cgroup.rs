@@ -168,13 +168,9 @@ pub fn limits_bytes(root: &Root, groups: &str) -> bool {
 }
 
 /// The controllers and the path of each of our groups.
-pub(super) fn own_groups(root: &Root) -> Vec<(String, String)> {
-    parse_groups(&root.text("proc/self/cgroup").unwrap_or_default())
-}
-
 /// The controllers and the path of each group, from the lines `hierarchy:controllers:path`.
 /// Version 2 has no controllers there.
-fn parse_groups(text: &str) -> Vec<(String, String)> {
+pub(super) fn parse_groups(text: &str) -> Vec<(String, String)> {
     let groups = text.lines().filter_map(|line| {
         let (_, rest) = line.split_once(':')?;
         let (controllers, path) = rest.split_once(':')?;

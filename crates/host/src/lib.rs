@@ -40,7 +40,7 @@ mod placement_tests;
 #[cfg(test)]
 mod tests;
 
-pub use self::available::{Available, TooMuchMemory, available_memory, check_memory};
+pub use self::available::{Available, TooMuchMemory, available_memory, check_memory, memory_left};
 pub use self::busy::Busy;
 pub use self::cache::{Cache, CacheKind};
 pub use self::cgroup::{Cgroup, Throttling, limits_bytes};

@@ -27,7 +27,7 @@ use crate::proc::pipe_probe::PipeProbe;
 use crate::proc::{LinkId, Proc};
 use crate::raise::{
     Decision, Exemption, MIN_WRITTEN, Treatment, WriterActivity, decide, find_connected,
-    find_links, raise,
+    find_links, has_memory, raise,
 };
 use crate::wait::{BlockedOn, LinkWait, ThreadState, examine};
 
@@ -251,6 +251,9 @@ impl Booster {
             Decision::Wait(reason) => Err(reason),
             Decision::Leave(exemption) => Ok(Treatment::Left(exemption)),
             Decision::Raise if is_excluded => Ok(Treatment::Left(Exemption::Excluded)),
+            Decision::Raise if !has_memory(&self.proc, link) => {
+                Ok(Treatment::Left(Exemption::LittleMemory))
+            }
             // If it fails, the next scan finds another reader, or no pipe.
             Decision::Raise => {
                 raise(&self.pipe_probe, &self.proc, link).ok_or(Exemption::NotOpened)

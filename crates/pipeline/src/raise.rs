@@ -12,6 +12,7 @@ use std::os::fd::AsFd;
 
 use fastpipe::pipe;
 use pipespeed_base::size;
+use pipespeed_host::memory_left;
 use rustix::fs::fstat;
 use rustix::process::geteuid;
 use serde::{Deserialize, Serialize};
@@ -26,6 +27,8 @@ pub const TARGET: u64 = 1 << 20;
 /// At most this many pipes are raised at a time: a quarter of what one user's pipes may take
 /// together by default (/proc/sys/fs/pipe-user-pages-soft).
 pub const MAX_RAISED: usize = 16;
+/// No pipe is raised with less memory left, twice what the raised ones may hold: the kernel would end a stage.
+const MIN_MEMORY: u64 = 2 * MAX_RAISED as u64 * TARGET;
 /// A pipe is raised once a writer has written as many bytes, half of a default pipe: before
 /// that a larger one makes no difference.
 pub(crate) const MIN_WRITTEN: u64 = 32 << 10;
@@ -128,6 +131,8 @@ pub enum Exemption {
     MaxSize,
     /// Its lock is held by a splice.
     Held,
+    /// The machine, or a control group of a writer, has little memory left.
+    LittleMemory,
     /// It was excluded.
     Excluded,
     /// No writer waits for room in it or has written much so far.
@@ -161,6 +166,13 @@ impl Exemption {
             Exemption::Limit => "the pipes of this user come too close to their limit",
             Exemption::MaxSize => "no larger size is allowed (/proc/sys/fs/pipe-max-size)",
             Exemption::Held => "a splice holds it",
+            Exemption::LittleMemory => {
+                let size = size::format(MIN_MEMORY);
+                let reason = format!(
+                    "less than {size} of memory is left, here or in the limit of its control group"
+                );
+                return reason.into();
+            }
             Exemption::Excluded => "excluded",
             Exemption::LittleWritten => {
                 let size = size::format(MIN_WRITTEN);
@@ -193,6 +205,14 @@ pub fn decide(writers: WriterActivity, raised: usize, is_limited: bool) -> Decis
     } else {
         Decision::Wait(Exemption::LittleWritten)
     }
+}
+
+/// Whether its writers have memory for what raised pipes hold, which is charged to them.
+pub(crate) fn has_memory(proc: &Proc, link: &Link) -> bool {
+    let writers = link.holders(LinkSide::Room).into_iter();
+    let groups: BTreeSet<String> = writers.filter_map(|pid| proc.control_groups(pid)).collect();
+    let mut left = groups.iter().map(|groups| memory_left(proc.root(), groups));
+    left.all(|left| left.is_none_or(|left| left.bytes >= MIN_MEMORY))
 }
 
 /// What was done to a pipe.

@@ -24,13 +24,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use pipespeed_base::failure::{say, with_remedy};
+use pipespeed_base::interrupt::without_signals;
 use pipespeed_base::output::Patient;
 use pipespeed_base::standard::duplicate_inherited;
 use rustix::fs::{Mode, OFlags, Stat, fcntl_getfl, fcntl_setfl, fstat};
 use rustix::io::Errno;
 
 pub(crate) use self::new_name::{NewStem, create_unused, numbered};
-use self::regular::{Regular, append, no_longer_regular};
+use self::regular::{Regular, append, no_longer_regular, say_if_left};
 
 /// Characters of a name that are kept where a record is saved elsewhere: with what is added to it, it is no longer
 /// than file systems allow.
@@ -196,15 +197,17 @@ impl Destination {
                 let mut file = new.write(true).create_new(true).mode(0o600).open(&path)?;
                 let written = file.write_all(bytes);
                 if written.is_err() {
-                    let _ = fs::remove_file(&path);
+                    say_if_left(&path, fs::remove_file(&path));
                 }
                 written.map(|()| path)
             })
         };
         let directories = [std::env::temp_dir(), "/tmp".into(), "/var/tmp".into()];
-        directories
-            .iter()
-            .find_map(|directory| save(directory).ok())
+        let save_in_first = || {
+            let mut directories = directories.iter();
+            directories.find_map(|directory| save(directory).ok())
+        };
+        without_signals(save_in_first).ok()?
     }
 
     /// Adds a part of a report: the first one replaces the old contents of a regular file, and

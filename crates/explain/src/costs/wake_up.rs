@@ -9,24 +9,18 @@
 use std::io::{self, PipeReader, PipeWriter, Read, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use super::Sampler;
 use super::echo::{self, Message};
 use pipespeed_base::failure::fork_error;
-use pipespeed_base::interrupt::{first_signal, signal_name};
-use pipespeed_base::process::is_any_ready;
+use pipespeed_base::interrupt::{KilledBySignal, first_signal, signal_name};
 use pipespeed_measure::endpoint::counters::monotonic_ns as now_ns;
 use pipespeed_measure::session::SUBCOMMAND;
 
 /// Number of round trips in a sample.
 const TRIPS: usize = 50;
-
-/// Interval of looking for a signal while a process does not answer.
-const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Warm-up on two processors. In a guest, wake-ups are faster in the first tens of
 /// milliseconds of a process (18 us instead of 27 in one guest): the kernel does not yet
@@ -94,15 +88,13 @@ impl Echo {
         let mut message = Message::default();
         let (mut wake_ups, mut calls) = (Vec::new(), Vec::new());
         let warm_up_end = now_ns() + warm_up_ns;
-        let mut is_awake = false;
+        // It may have been stopped.
+        let _watched =
+            KilledBySignal::watch(&self.child).map_err(|_| io::ErrorKind::Interrupted)?;
         while calls.len() < TRIPS {
             let sent = now_ns();
             to.write_all(&message)?;
             let written = now_ns();
-            if !is_awake {
-                await_answer(&self.from)?;
-                is_awake = true;
-            }
             self.from.read_exact(&mut message)?;
             let arrived = now_ns();
             let echoed = u64::from_ne_bytes(message);
@@ -123,8 +115,8 @@ impl Echo {
     /// Why a message got no answer.
     fn failure(mut self, error: io::Error) -> io::Error {
         self.to = None;
-        if error.kind() == io::ErrorKind::Interrupted {
-            return error;
+        if first_signal().is_some() {
+            return io::ErrorKind::Interrupted.into();
         }
         let Ok(status) = self.child.wait() else {
             return error;
@@ -136,18 +128,6 @@ impl Echo {
         };
         io::Error::other(format!("the process to be woken {ended}"))
     }
-}
-
-/// Waits for the first answer of a sample, which is not timed, or for a signal: the process may have
-/// been stopped since the last one.
-fn await_answer(from: &PipeReader) -> io::Result<()> {
-    let interval = Timespec::try_from(CHECK_INTERVAL).ok();
-    while !is_any_ready(&mut [PollFd::new(from, PollFlags::IN)], interval.as_ref())? {
-        if first_signal().is_some() {
-            return Err(io::ErrorKind::Interrupted.into());
-        }
-    }
-    Ok(())
 }
 
 /// The echo process may have been stopped, so that it does not end with its input.

@@ -210,7 +210,8 @@ impl<F: AsFd> Writer<F> {
         let mut moved = (None, Instant::now());
         loop {
             match self.push() {
-                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                Err(error)
+                    if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
                 _ => return,
             }
             let fd = self.as_fd();

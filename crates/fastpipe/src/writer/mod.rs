@@ -431,9 +431,7 @@ impl<F: AsFd> Writer<F> {
     /// Leaves the error of a call that has accepted bytes to the next one, which sends them: there it occurs again,
     /// except for an interruption, which is noted. Returns whether everything was sent.
     fn leave_to_next_call(&mut self, sent: io::Result<()>) -> bool {
-        if let Err(error) = &sent
-            && error.kind() == io::ErrorKind::Interrupted
-        {
+        if is_interruption(&sent) {
             self.is_interruption_due = true;
             self.interrupted_at = Some(self.filled);
             // Nothing more is accepted before that.
@@ -562,18 +560,22 @@ impl<F: AsFd> AsRawFd for Writer<F> {
 }
 
 /// Sends the queued bytes and ignores errors; sends nothing while panicking or in
-/// a forked child. Does not wait until the bytes have been read, nor, if the last call was
+/// a forked child. Does not wait until the bytes have been read, nor, if the last call or this wait was
 /// [interrupted](WriterBuilder::interruptible), for a reader that takes nothing for a second.
 impl<F: AsFd> Drop for Writer<F> {
     fn drop(&mut self) {
         if self.out.is_some() && !thread::panicking() {
-            if self.interrupted_at == Some(self.filled) {
+            let was_interrupted = self.interrupted_at == Some(self.filled);
+            if was_interrupted || is_interruption(&self.push()) {
                 self.push_while_read();
-            } else {
-                let _ = self.push();
             }
         }
     }
+}
+
+/// Whether a signal ended a wait.
+fn is_interruption(sent: &io::Result<()>) -> bool {
+    matches!(sent, Err(error) if error.kind() == io::ErrorKind::Interrupted)
 }
 
 /// Turns `WouldBlock` into success: the bytes are queued.

@@ -13,7 +13,7 @@ use super::builder::{MAX_LOAN, MAX_REGION};
 use super::reason::refusal_reason;
 use super::region::Region;
 use super::{
-    COPIED_FIRST, CopyReason, FIRST_REGION, Writer, WriterBuilder, copying_window,
+    COPIED_FIRST, CopyReason, FIRST_REGION, Writer, WriterBuilder, copying_window, is_interruption,
     round_up_to_pages,
 };
 use crate::buffer::{BufferError, Pages, huge_page_size};
@@ -71,10 +71,7 @@ impl<F: AsFd> Writer<F> {
             return Err(io::ErrorKind::Interrupted.into());
         }
         let sent = self.send_all();
-        self.interrupted_at = match &sent {
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => Some(self.filled),
-            _ => None,
-        };
+        self.interrupted_at = is_interruption(&sent).then_some(self.filled);
         sent
     }
 

@@ -398,10 +398,20 @@ impl Drop for Unfinished<'_> {
 fn remove(directory: &OwnedFd, name: &Path) {
     match unlinkat(directory, name, AtFlags::empty()) {
         Ok(()) | Err(Errno::NOENT) => {}
-        Err(errno) => say(&format!(
-            "pipespeed: an unfinished file could not be removed: {}: {errno}",
-            path_of(directory).unwrap_or_default().join(name).display()
-        )),
+        Err(errno) => {
+            let path = path_of(directory).unwrap_or_default().join(name);
+            say_if_left(&path, Err(errno.into()));
+        }
+    }
+}
+
+/// Says that an unfinished file was not removed.
+pub(super) fn say_if_left(path: &Path, removed: io::Result<()>) {
+    if let Err(error) = removed {
+        say(&format!(
+            "pipespeed: an unfinished file could not be removed: {}: {error}",
+            path.display()
+        ));
     }
 }
 

@@ -129,11 +129,16 @@ fn an_interrupted_writer_is_dropped_while_its_reader_takes_nothing() {
 #[test]
 fn an_interrupted_writer_that_is_dropped_sends_all_to_a_reader_that_goes_on() {
     in_own_process(|| {
-        for how in ["buffered", "repeated"] {
+        for how in ["not yet interrupted", "buffered", "repeated"] {
             let (mut reader, writer, before) = full_pipe(0);
             let storm = Storm::begin();
             let mut out = interruptible(Wait::Block, writer);
-            let accepted = accept(&mut out, how);
+            let accepted = if how == "not yet interrupted" {
+                out.write_all(&stream(0, 100)).unwrap();
+                100
+            } else {
+                accept(&mut out, how)
+            };
             // A page is free only once its last byte was read.
             let reading = std::thread::spawn(move || {
                 let mut got = vec![0; 3 * KIB];

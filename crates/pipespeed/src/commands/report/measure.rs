@@ -26,7 +26,7 @@ use crate::commands::load;
 use crate::destination::{Destination, check_directory, create_unused, numbered};
 use crate::step;
 use pipespeed_base::failure::{full_message, say, start_error, usage};
-use pipespeed_base::interrupt::Interrupt;
+use pipespeed_base::interrupt::{Interrupt, continue_stopped};
 use pipespeed_explain::profile::perf::Sampling;
 use pipespeed_host::placement::{self, Placement};
 use pipespeed_host::topology::Topology;
@@ -482,6 +482,7 @@ fn wait(mut started: Started, interrupt: &Interrupt) -> anyhow::Result<ExitStatu
             let signal = Signal::from_named_raw(signal).unwrap_or(Signal::TERM);
             // It is not reaped yet, so its number is not reused.
             let _ = kill_process(Pid::from_child(&started.child), signal);
+            continue_stopped(&started.child);
         }
     }
     Ok(started.child.wait()?)

@@ -8,7 +8,9 @@ use pipespeed_stats::Rng;
 use rustix::process::{Resource, Rlimit, Signal, kill_process, prlimit, test_kill_process};
 
 use super::{boost, raised_inputs, sidecar};
-use crate::common::conditions::{ForAll, failing_call, limit, starting_pid_namespace};
+use crate::common::conditions::{
+    ControlGroup, ForAll, failing_call, limit, starting_pid_namespace,
+};
 use crate::common::procs::{Mark, Stat, eventually};
 use crate::common::{PIPESPEED, run_alone, says, start_marked};
 
@@ -30,6 +32,24 @@ fn the_pipes_of_a_busy_pipeline_are_raised() {
     };
     raised("head", "tr");
     raised("tr", "wc");
+}
+
+/// The bytes in pipes count as their memory, and the kernel would end a stage.
+#[test]
+fn a_pipeline_with_little_memory_keeps_its_pipes() {
+    let limits = [
+        ("memory.max", "16777216"),
+        ("memory.limit_in_bytes", "16777216"),
+    ];
+    let Some(group) = ControlGroup::new("memory", &limits) else {
+        return;
+    };
+    let procs = group.path().join("cgroup.procs");
+    let line = format!("echo $$ >{} && {BUSY}", procs.display());
+    let outcome = run_alone(boost("--report", &line)).succeeded();
+    assert_eq!(outcome.out, BUSY_OUTPUT);
+    let words = "was left as it is: less than 32MiB of memory is left";
+    assert_eq!(outcome.err.matches(words).count(), 2, "{outcome:#?}");
 }
 
 #[test]

@@ -5,12 +5,12 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 use crate::common::conditions::{self, ForAll};
-use crate::common::procs::{Mark, eventually};
+use crate::common::procs::{Mark, Stat, eventually};
 use crate::common::terminal::Terminal;
 use crate::common::{
     PIPESPEED, json, json_file, pipespeed, recorded, run_alone, says, skip, start_marked,
 };
-use rustix::process::{Resource, Signal, kill_process, kill_process_group};
+use rustix::process::{Pid, Resource, Signal, kill_process, kill_process_group};
 
 #[test]
 fn every_cost_has_an_estimate_or_a_reason() {
@@ -148,6 +148,33 @@ fn ctrl_c_shows_and_saves_the_rounds_that_were_completed() {
     let rounds = record["costs_ns"]["rounds"].as_u64().unwrap();
     assert!((1..10_000).contains(&rounds), "{rounds}");
     assert!(record["costs_ns"]["call"]["estimate"].is_object());
+}
+
+/// It would never answer.
+#[test]
+fn a_signal_ends_a_run_whose_helper_is_stopped() {
+    let directory = tempfile::tempdir().unwrap();
+    let saved = directory.path().join("costs.json");
+    let mut command = pipespeed("costs --rounds 10000 --quiet --json");
+    command.arg(&saved);
+    let (running, mark) = start_marked(command);
+    assert!(eventually(|| saved.exists().then_some(())).is_some());
+    let all = mark.processes().into_iter();
+    let helpers: Vec<Pid> = all
+        .filter(|(_, line)| line.contains(" wake-up"))
+        .map(|(pid, _)| pid)
+        .collect();
+    assert!(!helpers.is_empty());
+    for helper in helpers {
+        kill_process(helper, Signal::STOP).unwrap();
+    }
+    let sleeps = || (Stat::of(running.pid())?.state == 'S').then_some(());
+    assert!(eventually(sleeps).is_some());
+    running.send(Signal::TERM);
+    let done = running.finish();
+    assert_eq!(done.code, Some(128 + 15), "{done:#?}");
+    mark.nobody_left();
+    assert_eq!(json_file(&saved)["interrupted"], "SIGTERM");
 }
 
 #[test]

@@ -6,13 +6,13 @@ mod threads;
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::Value;
 
 use super::hangs::has_python;
 use super::{Group, assert_contains, becomes, pipe};
+use crate::common::conditions::ControlGroup;
 use crate::common::procs::eventually;
 use crate::common::{Outcome, json_file, pipespeed, pipespeed_in, run_alone, skip};
 
@@ -204,54 +204,27 @@ fn stages_that_share_one_processor_are_said_to() {
     );
 }
 
-/// A control group with a CPU quota, removed by the end of the test.
-struct Limited(PathBuf);
-
-impl Limited {
-    /// A quota of a fifth of a processor; `None` if no group can be made here.
-    fn new() -> Option<Self> {
-        let name = format!("pipespeed-test-{}", std::process::id());
-        let root = Path::new("/sys/fs/cgroup");
-        let (parent, files) = if root.join("cgroup.controllers").exists() {
-            let _ = fs::write(root.join("cgroup.subtree_control"), "+cpu");
-            (root.to_owned(), vec![("cpu.max", "20000 100000")])
-        } else {
-            let mounts = ["cpu,cpuacct", "cpu"].map(|name| root.join(name));
-            let mount = mounts.into_iter().find(|mount| mount.is_dir())?;
-            let period = ("cpu.cfs_period_us", "100000");
-            (mount, vec![period, ("cpu.cfs_quota_us", "20000")])
-        };
-        let directory = parent.join(name);
-        fs::create_dir(&directory).ok()?;
-        let limited = Limited(directory);
-        for (file, text) in files {
-            fs::write(limited.0.join(file), text).ok()?;
-        }
-        Some(limited)
-    }
-
-    fn throttled(&self) -> u64 {
-        let text = fs::read_to_string(self.0.join("cpu.stat")).unwrap();
-        let mut lines = text.lines();
-        let count = lines.find_map(|line| line.strip_prefix("nr_throttled "));
-        count.unwrap().parse().unwrap()
-    }
-}
-
-impl Drop for Limited {
-    fn drop(&mut self) {
-        // Its processes have just been killed.
-        eventually(|| fs::remove_dir(&self.0).ok());
-    }
+/// How often the quota of a group was used up.
+fn throttled(group: &ControlGroup) -> u64 {
+    let text = fs::read_to_string(group.path().join("cpu.stat")).unwrap();
+    let mut lines = text.lines();
+    let count = lines.find_map(|line| line.strip_prefix("nr_throttled "));
+    count.unwrap().parse().unwrap()
 }
 
 #[test]
 fn a_stage_that_its_quota_stops_is_not_said_to_be_slow() {
-    let Some(limited) = Limited::new() else {
-        return skip("no control group can be made here");
+    // A fifth of a processor.
+    let quota = [
+        ("cpu.max", "20000 100000"),
+        ("cpu.cfs_period_us", "100000"),
+        ("cpu.cfs_quota_us", "20000"),
+    ];
+    let Some(limited) = ControlGroup::new("cpu", &quota) else {
+        return;
     };
     let mut group = Group::default();
-    let procs = limited.0.join("cgroup.procs");
+    let procs = limited.path().join("cgroup.procs");
     let pipeline = group.script(&format!(
         "echo $$ >{} && cat /dev/zero | tr x y | wc -c; :",
         procs.display()
@@ -259,10 +232,10 @@ fn a_stage_that_its_quota_stops_is_not_said_to_be_slow() {
     let tr = child(pipeline, "tr");
     child(pipeline, "wc");
     let found = eventually(|| {
-        let before = limited.throttled();
+        let before = throttled(&limited);
         let (text, record, (ran, _)) = examine(pipeline, tr);
         assert!(ran < 0.3, "{ran}");
-        assert!(limited.throttled() >= before);
+        assert!(throttled(&limited) >= before);
         let shares = &process(&record, tr)["shares"];
         assert!(
             (number(&shares["runs"]) - ran).abs() < 0.15,

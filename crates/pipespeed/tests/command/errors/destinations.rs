@@ -374,7 +374,8 @@ fn a_record_whose_file_system_was_unmounted_is_not_said_to_be_saved() {
             cd "$1" && mkdir -p mounted other && mount -t tmpfs none mounted || exit 99
             export TMPDIR="$1/other"
             exec "$0" $2 --json mounted/run.json -- "$3""#;
-        let changed = format!("sleep 1.1; {change}; sleep 1.2");
+        let changed =
+            format!("until [ -s mounted/run.json ]; do sleep 0.05; done; {change}; sleep 1.2");
         let args = [
             here,
             subcommand,

@@ -266,6 +266,20 @@ fn until_the_ladder_runs(records: &Records, mut command: Command) -> (Running, M
 }
 
 #[test]
+fn a_signal_ends_a_report_whose_step_is_stopped() {
+    let records = Records::new();
+    let (running, mark, directory) = until_the_ladder_runs(&records, pipespeed("report -q"));
+    let all = mark.processes().into_iter();
+    let mut steps = all.filter(|(_, line)| line.contains("__endpoint step"));
+    kill_process(steps.next().unwrap().0, Signal::STOP).unwrap();
+    running.send(Signal::TERM);
+    let outcome = running.finish();
+    mark.nobody_left();
+    assert_eq!(outcome.code, Some(128 + 15), "{outcome:#?}");
+    assert!(directory.join("report.html").exists());
+}
+
+#[test]
 fn an_interrupted_report_keeps_what_is_finished_and_goes_on() {
     let records = Records::new();
     let (running, mark, directory) = until_the_ladder_runs(&records, pipespeed("report"));

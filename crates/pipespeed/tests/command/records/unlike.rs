@@ -241,7 +241,7 @@ fn an_endless_file_is_refused() {
 /// Parsed, each of these files would take more than the limit, or be printed.
 #[test]
 fn a_large_other_file_is_refused_in_little_memory() {
-    const LENGTH: usize = 8 << 20;
+    const LENGTH: usize = 4 << 20;
     const LIMIT: u64 = 112 << 20;
     let records = Records::new();
     let padded = |before: &str, filler: &str, after: &str| {
