@@ -26,7 +26,7 @@ pub use self::skip::skip;
 
 /// Deadline of every wait. A process that takes longer hangs, even on a slow and busy
 /// machine.
-pub const TIMEOUT: Duration = Duration::from_secs(60);
+pub const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// A program with arguments separated by blanks.
 pub fn command(program: impl AsRef<OsStr>, args: &str) -> Command {

@@ -84,7 +84,8 @@ class Writer:
         """Sends the first n bytes of the memory lent."""
     def write(self, data: Buffer) -> int:
         """Buffers data, and sends full buffers. Returns how many bytes were accepted: all, unless with
-        wait="never". After any other exception it is not known how many; of 4096 or fewer none."""
+        wait="never". After any other exception it is not known how many: Python may raise that of a signal's handler
+        after the call."""
     def flush(self) -> None:
         """Sends what is buffered. Does not wait until it was read."""
     def finish(self) -> None:
@@ -121,7 +122,8 @@ class Reader:
         """Reads at least one byte into the buffer. Returns how many; 0 at the end."""
     def read(self, size: int = ...) -> bytes:
         """Reads at least one byte and at most size bytes; everything if size is negative, or with wait="never"
-        what is there. b"" at the end. What a call had read before it raised is returned by the next."""
+        what is there. b"" at the end. What a call had read before it raised is returned by the next, unless
+        Python raises the exception of a signal's handler right after the call."""
     def fileno(self) -> int:
         """The descriptor of the file."""
 

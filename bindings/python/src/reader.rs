@@ -123,17 +123,20 @@ impl Reader {
         let mut bytes = Bytes::writable(buffer)?;
         self.take_read_ahead(py)?;
         let into = std::sync::Mutex::new(bytes.as_mut_slice());
-        self.shared.run(py, |state| {
+        let read = self.shared.run(py, |state| {
             let mut into = into
                 .lock()
                 .unwrap_or_else(std::sync::PoisonError::into_inner);
             state.read(&mut into)
-        })
+        })?;
+        let raised = py.check_signals();
+        self.keep_if_err(raised, &bytes.as_mut_slice()[..read])?;
+        Ok(read)
     }
 
     /// Reads at least one byte and at most size bytes; everything if size is negative, or with
     /// wait="never" what is there. b"" at the end. What a call had read before it raised is returned by
-    /// the next.
+    /// the next, unless Python raises the exception of a signal's handler right after the call.
     #[pyo3(signature = (size=-1))]
     fn read<'py>(&self, py: Python<'py>, size: isize) -> PyResult<Bound<'py, PyBytes>> {
         self.take_read_ahead(py)?;
@@ -146,15 +149,8 @@ impl Reader {
             bytes.truncate(n);
             Ok(bytes)
         })?;
-        let bytes = bytes(py, &read);
-        if bytes.is_err()
-            && let Some(mut state) = self.shared.lock()
-        {
-            read.iter()
-                .rev()
-                .for_each(|byte| state.kept.push_front(*byte));
-        }
-        bytes
+        let bytes = py.check_signals().and_then(|()| bytes(py, &read));
+        self.keep_if_err(bytes, &read)
     }
 
     /// The number of the descriptor.
@@ -189,6 +185,18 @@ impl Reader {
         state.kept.extend(ahead.as_bytes());
         *unasked = None;
         Ok(())
+    }
+
+    /// Keeps what a call has read for the next one if it raises.
+    fn keep_if_err<T>(&self, outcome: PyResult<T>, read: &[u8]) -> PyResult<T> {
+        if outcome.is_err()
+            && let Some(mut state) = self.shared.lock()
+        {
+            read.iter()
+                .rev()
+                .for_each(|byte| state.kept.push_front(*byte));
+        }
+        outcome
     }
 
     /// Reads everything. Until that is returned it is kept, so that no exception loses it.

@@ -264,7 +264,8 @@ impl Writer {
     }
 
     /// Buffers data, and sends full buffers. Returns how many bytes were accepted: all, unless with
-    /// wait="never". After any other exception it is not known how many; of 4096 or fewer none.
+    /// wait="never". After any other exception it is not known how many: Python may raise
+    /// that of a signal's handler after the call.
     fn write(&self, py: Python<'_>, data: &Bound<'_, PyAny>) -> PyResult<usize> {
         self.lending.end(py)?;
         let data = Data::new(data)?;

@@ -133,7 +133,10 @@ fn a_stage_beside_other_load_waits_for_its_processor() {
         );
         assert!(!text.contains("Only a faster"), "{text}");
         let bottleneck = bottleneck(&record)?;
-        (bottleneck["stage"]["pid"] == tr).then(|| (text, bottleneck.clone()))
+        // On a busy machine what others run beside these may hide which one uses most.
+        let is_named =
+            bottleneck["stage"]["pid"] == tr && !bottleneck["delay"]["largest"].is_null();
+        is_named.then(|| (text, bottleneck.clone()))
     });
     let (text, bottleneck) = found.unwrap();
     let delay = &bottleneck["delay"];
