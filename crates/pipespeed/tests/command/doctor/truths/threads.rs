@@ -52,14 +52,20 @@ fn a_thread_that_runs_is_not_taken_for_the_one_that_sends() {
                 while True: os.write(1, b'x' * 65536); time.sleep(0.02)";
     let pipeline = group.script(&format!("python3 -c \"{code}\" | cat >/dev/null; :"));
     let python = child(pipeline, "python3");
+    let mut looks = 0;
     let found = eventually(|| {
         let (text, record, _) = examine(pipeline, python);
+        looks += 1;
         let bottleneck = bottleneck(&record)?;
-        let shares = &bottleneck["shares"];
-        let is_busy = number(&shares["runs"]) + number(&shares["queued"]) > 0.8;
-        (bottleneck["stage"]["pid"] == python && is_busy).then_some(text)
+        let [runs, queued] = ["runs", "queued"].map(|name| number(&bottleneck["shares"][name]));
+        let is_it = bottleneck["stage"]["pid"] == python && runs + queued > 0.8;
+        let has_processor = queued < 0.3;
+        (is_it && (has_processor || looks > 10)).then_some((text, has_processor))
     });
-    let text = found.expect("python runs");
+    let (text, has_processor) = found.expect("python runs");
+    if !has_processor {
+        return skip("on a busy machine the thread that sends waits for a processor, too");
+    }
     let words = [
         "may be the bottleneck",
         " would help unless its thread that moves the data limits the rate: that one waits for a timer",
