@@ -167,8 +167,8 @@ fn not_ignored() -> impl Iterator<Item = i32> {
 }
 
 fn register(number: i32, handle: impl Fn(&siginfo_t) + Sync + Send + 'static) -> io::Result<()> {
-    // SAFETY: the handlers of this module read the clock, store to atomics, send a byte or look at a
-    // child by a system call that leaves errno alone, and let signal-hook emulate the default handler: all
+    // SAFETY: the handlers of this module read the clock, store to atomics, send a byte, or look at or
+    // kill a child by a system call that leaves errno alone, and let signal-hook emulate the default handler: all
     // that is allowed in a signal handler (signal-safety(7)).
     unsafe { signal_hook_registry::register_sigaction(number, handle) }.map(drop)
 }

@@ -83,7 +83,8 @@ impl ReaderBuilder {
     }
 
     /// Sets whether a signal, if it is handled, ends a wait with [`io::ErrorKind::Interrupted`]; default
-    /// false: the call goes on. Under [`Wait::Spin`] no signal ends a wait. Nothing is lost. Most methods of [`std::io`] ignore that error.
+    /// false: the call goes on. Under [`Wait::Spin`] no signal ends a wait. Nothing is lost. Most methods of
+    /// [`std::io`] ignore that error.
     pub fn interruptible(mut self, interruptible: bool) -> Self {
         self.interruptible = interruptible;
         self

@@ -150,6 +150,14 @@ fn ctrl_c_shows_and_saves_the_rounds_that_were_completed() {
     assert!(record["costs_ns"]["call"]["estimate"].is_object());
 }
 
+/// The processes to be woken.
+fn helpers(mark: &Mark) -> Vec<Pid> {
+    let all = mark.processes().into_iter();
+    all.filter(|(_, line)| line.contains(" wake-up"))
+        .map(|(pid, _)| pid)
+        .collect()
+}
+
 /// It would never answer.
 #[test]
 fn a_signal_ends_a_run_whose_helper_is_stopped() {
@@ -159,11 +167,7 @@ fn a_signal_ends_a_run_whose_helper_is_stopped() {
     command.arg(&saved);
     let (running, mark) = start_marked(command);
     assert!(eventually(|| saved.exists().then_some(())).is_some());
-    let all = mark.processes().into_iter();
-    let helpers: Vec<Pid> = all
-        .filter(|(_, line)| line.contains(" wake-up"))
-        .map(|(pid, _)| pid)
-        .collect();
+    let helpers = helpers(&mark);
     assert!(!helpers.is_empty());
     for helper in helpers {
         kill_process(helper, Signal::STOP).unwrap();
@@ -216,9 +220,7 @@ fn a_killed_helper_costs_one_trial_and_is_named() {
             .filter(|rounds| *rounds >= least)
     };
     let before = eventually(|| rounds(1)).unwrap();
-    let all = mark.processes().into_iter();
-    let mut helpers = all.filter(|(_, line)| line.contains(" wake-up"));
-    kill_process(helpers.next().unwrap().0, Signal::KILL).unwrap();
+    kill_process(helpers(&mark)[0], Signal::KILL).unwrap();
     assert!(eventually(|| rounds(before + 3)).is_some());
     running.send(Signal::INT);
     let done = running.finish();
