@@ -81,7 +81,7 @@ pub enum WarningKind {
     FreePageReporting,
     /// A quick run is less precise than a full one.
     Quick,
-    /// Too few rounds for verdicts on all comparisons.
+    /// Fewer rounds than planned, or too few for verdicts on all comparisons.
     FewRounds,
     /// Leaving out flagged trials changes the median.
     Flagged,

@@ -305,7 +305,10 @@ impl<T, S: FnMut() -> Option<i32>> Work for Probes<T, S> {
 
     fn trial(&mut self, case: usize, place: TrialPlace) -> Result<(), TrialError> {
         let values = self.probe(case)?.run();
-        let values = values.map_err(|error| TrialError::Failed(error.into()))?;
+        let values = values.map_err(|error| match (self.signal)() {
+            Some(signal) => Interrupted(signal).into(),
+            None => TrialError::Failed(error.into()),
+        })?;
         self.cases[case].samples.insert(place.round, values);
         Ok(())
     }
@@ -473,6 +476,27 @@ mod tests {
         let costs = probes.costs(&Places::default());
         assert!(costs.write.estimate.is_some());
         assert!(missing[0].message.starts_with("3 trials failed: "));
+    }
+
+    #[test]
+    fn a_sample_that_a_signal_ends_is_no_failure() {
+        let signalled = std::rc::Rc::new(std::cell::Cell::new(None));
+        let arrives = signalled.clone();
+        let mut samples = 0;
+        let probe: Sampler = Box::new(move || {
+            samples += 1;
+            if samples < 4 {
+                return Ok(vec![1.0, 2.0]);
+            }
+            arrives.set(Some(2));
+            Err(io::ErrorKind::BrokenPipe.into())
+        });
+        let targets: CostTargets = |c| vec![&mut c.write, &mut c.read];
+        let case = SampledProbe::new("write", Ok(probe), targets);
+        let mut run = Rounds::begin(Probes::from_cases(vec![case], move || signalled.get()), 1);
+        run.pilot(&mut ()).unwrap();
+        assert!(run.rounds(7, None, &mut ()).is_err());
+        assert!(run.missing().is_empty(), "{:?}", run.missing());
     }
 
     #[test]

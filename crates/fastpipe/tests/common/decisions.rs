@@ -34,6 +34,7 @@ impl<'a> Decisions<'a> {
 /// Returns the eight bytes at offset `8 * word` of the stream. The function is
 /// invertible, so each word occurs once, and lost, repeated, displaced or stale pieces
 /// are detected.
+#[inline(always)]
 fn word(word: u64) -> u64 {
     let mut x = word.wrapping_add(0x9e37_79b9_7f4a_7c15);
     x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -41,12 +42,20 @@ fn word(word: u64) -> u64 {
     x ^ (x >> 31)
 }
 
-/// Fills `bytes` with the stream from offset `at` on. As few calls a word as possible: tests are hardly optimised.
+/// Fills `bytes` with the stream from offset `at` on. Without iterators: tests are not optimised.
 pub fn fill(bytes: &mut [u8], at: u64) {
+    let before = ((8 - at % 8) % 8).min(bytes.len() as u64) as usize;
+    let (before, rest) = bytes.split_at_mut(before);
+    let (words, after) = rest.as_chunks_mut::<8>();
+    let first = at.div_ceil(8);
+    let mut n = 0;
+    while n < words.len() {
+        words[n] = word(first + n as u64).to_le_bytes();
+        n += 1;
+    }
     let skip = (at % 8) as usize;
-    let words = at / 8..=(at + bytes.len() as u64) / 8;
-    let words: Vec<[u8; 8]> = words.map(|n| word(n).to_le_bytes()).collect();
-    bytes.copy_from_slice(&words.as_flattened()[skip..][..bytes.len()]);
+    before.copy_from_slice(&word(at / 8).to_le_bytes()[skip..][..before.len()]);
+    after.copy_from_slice(&word(first + n as u64).to_le_bytes()[..after.len()]);
 }
 
 /// Returns `len` bytes of the stream, starting at offset `at`.

@@ -76,12 +76,11 @@ pub fn run(args: &CostsArgs) -> anyhow::Result<()> {
     drop(probes);
     let used = own_processor_time().saturating_sub(used_before);
     let disturbed = noise.take().since(&before, &cpus, used.as_secs_f64());
-    let costs = &record.costs_ns;
-    if costs.rounds == 0 {
+    if record.costs_ns.rounds == 0 {
         return Err(nothing_measured(outcome, &missing));
     }
     record.interrupted = interrupted_by(&outcome).map(signal_name);
-    record.warnings = warnings_of(costs, record.settings.rounds, disturbed);
+    record.warnings = warnings_of(&record, disturbed);
     record.warnings.extend(busy);
     record.warnings.extend(missing);
     let saved = files.save(|option| {
@@ -90,7 +89,7 @@ pub fn run(args: &CostsArgs) -> anyhow::Result<()> {
             _ => to_json(&record),
         })
     });
-    let table = |style| report::costs_table(costs, &record.warnings, style);
+    let table = |style| report::costs_table(&record.costs_ns, &record.warnings, style);
     let shown = files.print(args.verbose, table);
     files.say_saved(args.quiet || saved.is_err());
     first_error([outcome, saved, check(&record.warnings), shown])
@@ -137,12 +136,18 @@ fn places(args: &CostsArgs) -> anyhow::Result<Places> {
 }
 
 /// Returns warnings about the validity of the results.
-fn warnings_of(costs: &Costs, planned: usize, disturbed: NoiseDelta) -> Vec<Warning> {
+fn warnings_of(record: &CostsRecord, disturbed: NoiseDelta) -> Vec<Warning> {
+    let (costs, planned) = (&record.costs_ns, record.settings.rounds);
+    let interrupted = record.interrupted.is_some();
     let mut found = Vec::new();
     if costs.rounds < planned {
         let rounds = report::pluralize(costs.rounds, "round");
-        let message = format!("interrupted after {rounds} of {planned}");
-        found.push(Warning::new(WarningKind::Quick, message));
+        let message = if interrupted {
+            format!("interrupted after {rounds} of {planned}")
+        } else {
+            format!("{rounds} of {planned} are complete")
+        };
+        found.push(Warning::new(WarningKind::FewRounds, message));
     }
     if costs.rounds < MIN_SAMPLES {
         let message = "no intervals are shown, since they need 6 or more rounds (--rounds)";

@@ -242,9 +242,11 @@ fn records_of_a_command_end_with_it() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("top.json");
     let mut command = pipespeed("top --json");
+    let twice = r#"until [ "$(wc -l < "$0")" -ge 2 ]; do sleep 0.1; done | cat; echo out; exit 4"#;
     command
         .arg(&file)
-        .args(["--", "sleep 2 | cat; echo out; exit 4"]);
+        .args(["--", "sh", "-c", twice])
+        .arg(&file);
     let outcome = run_alone(command);
     outcome.assert_ended(4, "out\n");
     let records = std::fs::read_to_string(file).unwrap();
