@@ -241,6 +241,17 @@ pub(super) fn readable_within(fd: impl AsFd, seconds: u32) -> Result<bool, CallE
     Ok(false)
 }
 
+/// Waits until the other end of a pipe, which was closed, has no descriptor any more, or a second. Who looks at a
+/// process's descriptors in /proc keeps a closed one for a moment (get_file() in fs/proc/fd.c).
+pub(super) fn wait_for_last_close(fd: impl AsFd) -> Result<(), CallError> {
+    let second = Timespec {
+        tv_sec: 1,
+        tv_nsec: 0,
+    };
+    // POLLHUP and POLLERR are reported unasked.
+    poll_for(&fd, PollFlags::empty(), second).map(drop)
+}
+
 /// A child process. It is killed and reaped when it is dropped.
 #[derive(Debug)]
 pub(super) struct ChildGuard(Child);

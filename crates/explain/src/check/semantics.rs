@@ -12,7 +12,9 @@ use rustix::event::PollFlags;
 use rustix::fs::{Mode, OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::io::{Errno, ReadWriteFlags};
 
-use super::pipes::{ChildGuard, MoveOutcome, PipePair, at, read, ready, write};
+use super::pipes::{
+    ChildGuard, MoveOutcome, PipePair, at, read, ready, wait_for_last_close, write,
+};
 use super::{CheckGroup, CheckResult};
 use pipespeed_base::signal_name;
 
@@ -156,6 +158,7 @@ fn end_of_file() -> anyhow::Result<CheckResult> {
             write(&copy, b"last words")?;
         }
     }
+    wait_for_last_close(&pipe.read)?;
     let (last, end) = (read(&pipe.read, 64)?, read(&pipe.read, 64)?);
     let waited = while_open.iter().all(|got| *got == MoveOutcome::WouldBlock);
     let holds = waited && (last, end) == (MoveOutcome::Bytes(10), MoveOutcome::Bytes(0));
@@ -172,6 +175,7 @@ fn end_of_file_child() -> anyhow::Result<CheckResult> {
     let during = read(&ours, 1)?;
     drop(stdin.write);
     shell.wait()?;
+    wait_for_last_close(&ours)?;
     let after = read(&ours, 1)?;
     let holds = (during, after) == (MoveOutcome::WouldBlock, MoveOutcome::Bytes(0));
     let seen = format!("{during} while it runs, {after} when it has ended");
@@ -182,6 +186,7 @@ fn epipe() -> anyhow::Result<CheckResult> {
     // Rust programs ignore SIGPIPE by default, and this one does not change that.
     let PipePair { read, write } = PipePair::new()?;
     drop(read);
+    wait_for_last_close(&write)?;
     Ok(match rustix::io::write(&write, b"x") {
         Err(Errno::PIPE) => CheckResult::pass("EPIPE"),
         Ok(bytes) => CheckResult::fail(format!("{bytes} byte written")),
@@ -192,6 +197,7 @@ fn epipe() -> anyhow::Result<CheckResult> {
 fn sigpipe() -> anyhow::Result<CheckResult> {
     let (stdin, PipePair { read, write }) = (PipePair::blocking()?, PipePair::new()?);
     drop(read);
+    wait_for_last_close(&write)?;
     // Children start with SIGPIPE at its default, and not blocked.
     let status = ChildGuard::shell("echo a line", stdin.read, write)?.wait()?;
     Ok(match status.signal() {
@@ -236,6 +242,7 @@ fn poll_hang_up() -> anyhow::Result<CheckResult> {
     let pipe = PipePair::new()?;
     pipe.write(4)?;
     drop(pipe.write);
+    wait_for_last_close(&pipe.read)?;
     let with = ready(&pipe.read, BOTH)?;
     read(&pipe.read, 16)?;
     let without = ready(&pipe.read, BOTH)?;
@@ -248,6 +255,7 @@ fn poll_hang_up() -> anyhow::Result<CheckResult> {
 fn poll_no_reader() -> anyhow::Result<CheckResult> {
     let PipePair { read, write } = PipePair::new()?;
     drop(read);
+    wait_for_last_close(&write)?;
     // Errors are reported unasked.
     let events = ready(&write, PollFlags::empty())?;
     Ok(CheckResult::pass_if(
