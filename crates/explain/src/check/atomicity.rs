@@ -189,6 +189,7 @@ mod tests {
     fn a_reader_that_gives_up_ends_the_writers() {
         let PipePair { read, write } = PipePair::blocking().unwrap();
         drop(read);
+        crate::check::pipes::wait_for_last_close(&write).unwrap();
         let error = write_record(&write, 0, 0, 1000).unwrap_err();
         assert!(error.to_string().contains("Broken pipe"), "{error}");
     }

@@ -241,8 +241,8 @@ pub(super) fn readable_within(fd: impl AsFd, seconds: u32) -> Result<bool, CallE
     Ok(false)
 }
 
-/// Waits until the other end of a pipe, which was closed, has no descriptor any more, or a second. Who looks at a
-/// process's descriptors in /proc keeps a closed one for a moment (get_file() in fs/proc/fd.c).
+/// Waits until nobody keeps the closed other end of a pipe open, at most a second: who reads fdinfo or a link of
+/// /proc/PID/fd holds the file for a moment (seq_show() in fs/proc/fd.c).
 pub(super) fn wait_for_last_close(fd: impl AsFd) -> Result<(), CallError> {
     let second = Timespec {
         tv_sec: 1,

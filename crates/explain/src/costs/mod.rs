@@ -276,6 +276,14 @@ impl<T, S: FnMut() -> Option<i32>> Probes<T, S> {
             (None, Err(why)) => Err(why.clone().into()),
         }
     }
+
+    /// The failure of a probe, unless a signal made it fail.
+    fn unless_interrupted(&mut self, failure: impl Into<TrialError>) -> TrialError {
+        match (self.signal)() {
+            Some(signal) => Interrupted(signal).into(),
+            None => failure.into(),
+        }
+    }
 }
 
 impl<T, S: FnMut() -> Option<i32>> Work for Probes<T, S> {
@@ -300,15 +308,13 @@ impl<T, S: FnMut() -> Option<i32>> Work for Probes<T, S> {
 
     fn pilot(&mut self, case: usize) -> Result<(), TrialError> {
         let prepared = self.probe(case)?.prepare();
-        prepared.map_err(|error| NotRun::refused(error.to_string()).into())
+        prepared.map_err(|error| self.unless_interrupted(NotRun::refused(error.to_string())))
     }
 
     fn trial(&mut self, case: usize, place: TrialPlace) -> Result<(), TrialError> {
         let values = self.probe(case)?.run();
-        let values = values.map_err(|error| match (self.signal)() {
-            Some(signal) => Interrupted(signal).into(),
-            None => TrialError::Failed(error.into()),
-        })?;
+        let values =
+            values.map_err(|error| self.unless_interrupted(TrialError::Failed(error.into())))?;
         self.cases[case].samples.insert(place.round, values);
         Ok(())
     }
@@ -480,23 +486,28 @@ mod tests {
 
     #[test]
     fn a_sample_that_a_signal_ends_is_no_failure() {
-        let signalled = std::rc::Rc::new(std::cell::Cell::new(None));
-        let arrives = signalled.clone();
-        let mut samples = 0;
-        let probe: Sampler = Box::new(move || {
-            samples += 1;
-            if samples < 4 {
-                return Ok(vec![1.0, 2.0]);
-            }
-            arrives.set(Some(2));
-            Err(io::ErrorKind::BrokenPipe.into())
-        });
-        let targets: CostTargets = |c| vec![&mut c.write, &mut c.read];
-        let case = SampledProbe::new("write", Ok(probe), targets);
-        let mut run = Rounds::begin(Probes::from_cases(vec![case], move || signalled.get()), 1);
-        run.pilot(&mut ()).unwrap();
-        assert!(run.rounds(7, None, &mut ()).is_err());
-        assert!(run.missing().is_empty(), "{:?}", run.missing());
+        // In the pilot, and in a round.
+        for before in [0, 3] {
+            let signalled = std::rc::Rc::new(std::cell::Cell::new(None));
+            let arrives = signalled.clone();
+            let mut samples = 0;
+            let probe: Sampler = Box::new(move || {
+                samples += 1;
+                if samples <= before {
+                    return Ok(vec![1.0, 2.0]);
+                }
+                arrives.set(Some(2));
+                Err(io::ErrorKind::BrokenPipe.into())
+            });
+            let targets: CostTargets = |c| vec![&mut c.write, &mut c.read];
+            let case = SampledProbe::new("write", Ok(probe), targets);
+            let probes = Probes::from_cases(vec![case], move || signalled.get());
+            let mut run = Rounds::begin(probes, 1);
+            let pilot = run.pilot(&mut ());
+            assert_eq!(pilot.is_err(), before == 0);
+            assert!(pilot.and_then(|()| run.rounds(7, None, &mut ())).is_err());
+            assert!(run.missing().is_empty(), "{:?}", run.missing());
+        }
     }
 
     #[test]

@@ -141,11 +141,11 @@ fn warnings_of(record: &CostsRecord, disturbed: NoiseDelta) -> Vec<Warning> {
     let interrupted = record.interrupted.is_some();
     let mut found = Vec::new();
     if costs.rounds < planned {
-        let rounds = report::pluralize(costs.rounds, "round");
         let message = if interrupted {
+            let rounds = report::pluralize(costs.rounds, "round");
             format!("interrupted after {rounds} of {planned}")
         } else {
-            format!("{rounds} of {planned} are complete")
+            format!("{} of {planned} rounds are complete", costs.rounds)
         };
         found.push(Warning::new(WarningKind::FewRounds, message));
     }

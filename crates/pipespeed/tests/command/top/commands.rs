@@ -8,7 +8,7 @@ use rustix::process::{Pid, Signal};
 use crate::common::conditions::{ignored, in_mount_namespace, starting_pid_namespace};
 use crate::common::procs::Mark;
 use crate::common::terminal::Terminal;
-use crate::common::{PIPESPEED, pipespeed, run_alone};
+use crate::common::{PIPESPEED, json, pipespeed, run_alone};
 use crate::doctor::assert_contains;
 
 /// The command on a terminal.
@@ -250,7 +250,10 @@ fn records_of_a_command_end_with_it() {
     let outcome = run_alone(command);
     outcome.assert_ended(4, "out\n");
     let records = std::fs::read_to_string(file).unwrap();
-    assert!(records.lines().count() >= 2, "{records}");
+    assert!(records.ends_with('\n'), "{records}");
+    for line in records.lines() {
+        assert_eq!(json(line)["kind"], "top", "{records}");
+    }
     let start_fails = run_alone(pipespeed("top --once -- /no/such/program x"));
     start_fails.refused(127, &["can't start the command /no/such/program"]);
 }
