@@ -196,7 +196,7 @@ impl Places {
 /// Measures the values of one round, in nanoseconds.
 trait Probe {
     /// Runs once before the first round. An error is a refusal, for example by a seccomp
-    /// filter.
+    /// filter, unless its kind is that of a broken pipe.
     fn prepare(&mut self) -> io::Result<()> {
         self.run().map(drop)
     }
@@ -278,11 +278,8 @@ impl<T, S: FnMut() -> Option<i32>> Probes<T, S> {
     }
 
     /// The failure of a probe, unless a signal made it fail.
-    fn unless_interrupted(&mut self, failure: impl Into<TrialError>) -> TrialError {
-        match (self.signal)() {
-            Some(signal) => Interrupted(signal).into(),
-            None => failure.into(),
-        }
+    fn unless_interrupted(&mut self, failure: TrialError) -> TrialError {
+        (self.signal)().map_or(failure, |signal| Interrupted(signal).into())
     }
 }
 
@@ -308,7 +305,13 @@ impl<T, S: FnMut() -> Option<i32>> Work for Probes<T, S> {
 
     fn pilot(&mut self, case: usize) -> Result<(), TrialError> {
         let prepared = self.probe(case)?.prepare();
-        prepared.map_err(|error| self.unless_interrupted(NotRun::refused(error.to_string())))
+        prepared.map_err(|error| {
+            self.unless_interrupted(match error.kind() {
+                // A process was killed, which nobody refused.
+                io::ErrorKind::BrokenPipe => TrialError::Failed(error.into()),
+                _ => NotRun::refused(error.to_string()).into(),
+            })
+        })
     }
 
     fn trial(&mut self, case: usize, place: TrialPlace) -> Result<(), TrialError> {
@@ -482,6 +485,18 @@ mod tests {
         let costs = probes.costs(&Places::default());
         assert!(costs.write.estimate.is_some());
         assert!(missing[0].message.starts_with("3 trials failed: "));
+    }
+
+    #[test]
+    fn a_process_that_is_killed_in_the_pilot_is_a_failed_trial() {
+        let mut killed = true;
+        let probe: Sampler = Box::new(move || match std::mem::take(&mut killed) {
+            true => Err(io::ErrorKind::BrokenPipe.into()),
+            false => Ok(vec![1.0, 2.0]),
+        });
+        let (probes, missing) = measured(Ok(probe), 7);
+        assert_eq!(probes.cases[0].samples.len(), 7);
+        assert!(missing[0].message.starts_with("1 trial failed: "));
     }
 
     #[test]

@@ -121,12 +121,17 @@ impl Echo {
         let Ok(status) = self.child.wait() else {
             return error;
         };
-        let ended = match (status.signal(), status.code()) {
-            (Some(signal), _) => format!("was killed by {}", signal_name(signal)),
-            (None, Some(code)) if code != 0 => format!("exited with status {code}"),
+        let (kind, ended) = match (status.signal(), status.code()) {
+            (Some(signal), _) => (
+                io::ErrorKind::BrokenPipe,
+                format!("was killed by {}", signal_name(signal)),
+            ),
+            (None, Some(code)) if code != 0 => {
+                (io::ErrorKind::Other, format!("exited with status {code}"))
+            }
             _ => return error,
         };
-        io::Error::other(format!("the process to be woken {ended}"))
+        io::Error::new(kind, format!("the process to be woken {ended}"))
     }
 }
 
