@@ -490,9 +490,11 @@ mod tests {
     #[test]
     fn a_process_that_is_killed_in_the_pilot_is_a_failed_trial() {
         let mut killed = true;
-        let probe: Sampler = Box::new(move || match std::mem::take(&mut killed) {
-            true => Err(io::ErrorKind::BrokenPipe.into()),
-            false => Ok(vec![1.0, 2.0]),
+        let probe: Sampler = Box::new(move || {
+            if std::mem::take(&mut killed) {
+                return Err(io::ErrorKind::BrokenPipe.into());
+            }
+            Ok(vec![1.0, 2.0])
         });
         let (probes, missing) = measured(Ok(probe), 7);
         assert_eq!(probes.cases[0].samples.len(), 7);
